@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Clusters: options checked and kept, opened through control, closed session by session. */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "driver/execution.h"
+#include "driver/fork.h"
+#include "driver/lane.h"
+#include "driver/runtime.h"
+#include "driver/session.h"
+
+enum { PORT = 9042 };
+
+struct opening {
+    cqlring_future future;
+};
+
+struct cqlring_cluster *cqr_cluster_retain(struct cqlring_cluster *cluster)
+{
+    atomic_fetch_add_explicit(&cluster->references, 1, memory_order_relaxed);
+    return cluster;
+}
+
+static void secret_free(char *secret)
+{
+    if (secret == NULL)
+        return;
+    volatile char *at = secret;
+    while (*at != '\0')
+        *at++ = '\0';
+    cqr_mem_free(secret);
+}
+
+static void cluster_free(struct cqlring_cluster *cluster)
+{
+    struct runtime_core *runtime = cluster->runtime;
+    if (cluster->link != NULL) {
+        pthread_mutex_lock(&runtime->lock);
+        *cluster->link = cluster->next;
+        if (cluster->next != NULL)
+            cluster->next->link = cluster->link;
+        pthread_mutex_unlock(&runtime->lock);
+    }
+    cqr_control_free(cluster->control);
+    cqr_topology_release(cluster->topology);
+    for (uint32_t i = 0; i < cluster->node_count; i++)
+        cqr_mem_free(cluster->nodes[i]);
+    cqr_mem_free(cluster->nodes);
+    cqr_mem_free(cluster->points);
+    secret_free(cluster->user);
+    secret_free(cluster->password);
+    cqr_mem_free(cluster->local_datacenter);
+    cqr_mem_free(cluster->application_name);
+    cqr_mem_free(cluster->application_version);
+    cqr_tls_context_release(cluster->tls);
+    pthread_mutex_destroy(&cluster->lock);
+    cqr_mem_free(cluster);
+    cqr_runtime_release(runtime);
+}
+
+/* ---- close ---- */
+
+struct cluster_close {
+    struct lane_message message;
+    struct cqlring_cluster *cluster;  /* a reference */
+    atomic_uint sessions_left;
+    cqlring_future *future;           /* NULL: nobody waits */
+};
+
+static void close_end(struct cluster_close *close)
+{
+    struct cqlring_cluster *cluster = close->cluster;
+    cqlring_future *future = close->future;
+    atomic_store_explicit(&cluster->state, HANDLE_CLOSED, memory_order_release);
+    cqr_mem_free(close);
+    cqlring_cluster_release(cluster);
+    if (future != NULL)
+        cqr_future_complete(future);
+}
+
+static void control_run(struct lane *lane, struct lane_message *message)
+{
+    struct cluster_close *close = (struct cluster_close *)(void *)message;
+    cqr_control_stop(lane, close->cluster);
+    close_end(close);
+}
+
+static void session_closed(void *context)
+{
+    struct cluster_close *close = context;
+    if (atomic_fetch_sub_explicit(&close->sessions_left, 1, memory_order_acq_rel) != 1)
+        return;
+    close->message.run = control_run;
+    if (!cqr_lane_post(&close->cluster->runtime->lanes[0], &close->message))
+        close_end(close);
+}
+
+static cqlring_status cluster_close(struct cqlring_cluster *cluster, int64_t drain_us, cqlring_future *future)
+{
+    struct cluster_close *close = cqr_mem_zalloc(sizeof *close);
+    if (close == NULL)
+        return CQLRING_NO_MEMORY;
+    close->cluster = cqr_cluster_retain(cluster);
+    close->future = future;
+    atomic_init(&close->sessions_left, 1);
+    unsigned state = atomic_load_explicit(&cluster->state, memory_order_acquire);
+    while (state < HANDLE_CLOSING && !atomic_compare_exchange_weak_explicit(&cluster->state, &state, HANDLE_CLOSING, memory_order_acq_rel, memory_order_acquire)) {
+    }
+    pthread_mutex_lock(&cluster->lock);
+    for (struct cqlring_session *session = cluster->sessions; session != NULL; session = session->next) {
+        /* one that is being released just now closes itself */
+        unsigned references = atomic_load_explicit(&session->references, memory_order_relaxed);
+        while (references > 0 && !atomic_compare_exchange_weak_explicit(&session->references, &references, references + 1, memory_order_relaxed, memory_order_relaxed)) {
+        }
+        session->held = references > 0;
+    }
+    struct cqlring_session *held[64];
+    uint32_t count;
+    do {
+        count = 0;
+        for (struct cqlring_session *session = cluster->sessions; session != NULL && count < 64; session = session->next)
+            if (session->held) {
+                session->held = false;
+                held[count++] = session;
+            }
+        pthread_mutex_unlock(&cluster->lock);
+        for (uint32_t i = 0; i < count; i++) {
+            atomic_fetch_add_explicit(&close->sessions_left, 1, memory_order_relaxed);
+            if (cqr_session_close(held[i], drain_us, session_closed, close) != CQLRING_OK)
+                atomic_fetch_sub_explicit(&close->sessions_left, 1, memory_order_acq_rel);
+            cqlring_session_release(held[i]);
+        }
+        pthread_mutex_lock(&cluster->lock);
+    } while (count == 64);
+    pthread_mutex_unlock(&cluster->lock);
+    session_closed(close);
+    return CQLRING_OK;
+}
+
+cqlring_status cqlring_cluster_close(cqlring_cluster *cluster, int64_t drain_us, cqlring_future **future, cqlring_error *error)
+{
+    if (cluster == NULL || drain_us < -1)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_cluster_close: a cluster, and a drain time of -1, 0 or microseconds");
+    if (cluster->fork_generation != cqr_fork_generation())
+        return cqr_error(error, CQLRING_FORKED, "cqlring_cluster_close: the cluster belongs to the parent process");
+    cqlring_future *own = cqr_close_future(cluster->runtime);
+    if (own == NULL)
+        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_cluster_close: out of memory");
+    if (future != NULL)
+        *future = own;
+    else
+        cqlring_future_release(own);
+    if (cluster_close(cluster, drain_us, own) != CQLRING_OK) {
+        cqlring_future_release(own);
+        if (future != NULL) {
+            cqlring_future_release(own);
+            *future = NULL;
+        }
+        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_cluster_close: out of memory");
+    }
+    return CQLRING_OK;
+}
+
+void cqlring_cluster_release(cqlring_cluster *cluster)
+{
+    if (cluster == NULL || cluster->fork_generation != cqr_fork_generation())
+        return;
+    if (atomic_fetch_sub_explicit(&cluster->references, 1, memory_order_acq_rel) != 1)
+        return;
+    if (atomic_load_explicit(&cluster->state, memory_order_acquire) < HANDLE_CLOSING && cluster->control != NULL) {
+        atomic_fetch_add_explicit(&cluster->references, 1, memory_order_relaxed);
+        if (cluster_close(cluster, 0, NULL) == CQLRING_OK) {
+            cqlring_cluster_release(cluster); /* the close has its own */
+            return;
+        }
+    }
+    cluster_free(cluster);
+}
+
+/* ---- open ---- */
+
+static char *text_copy(const char *text, bool *failed)
+{
+    if (text == NULL)
+        return NULL;
+    char *copy = cqr_mem_text(text, strlen(text));
+    *failed = *failed || copy == NULL;
+    return copy;
+}
+
+static cqlring_status tls_take(struct cqlring_cluster *cluster, const cqlring_tls_options *given, cqlring_error *error)
+{
+    if (given->struct_size < sizeof *given)
+        return cqr_error(error, CQLRING_INVALID, "TLS options: struct_size is %zu, expected %zu", given->struct_size, sizeof *given);
+    if (given->verify > CQLRING_TLS_NONE)
+        return cqr_error(error, CQLRING_INVALID, "TLS options: verify is FULL, CHAIN or NONE");
+    const int32_t versions[2] = {given->version_min, given->version_max};
+    for (int i = 0; i < 2; i++)
+        if (versions[i] != 0 && versions[i] != 12 && versions[i] != 13)
+            return cqr_error(error, CQLRING_INVALID, "TLS options: a version is 0 (the default), 12 or 13, not %d", versions[i]);
+    struct tls_options options = {.ca_file = given->ca_file,
+                                  .ca_pem = given->ca_pem,
+                                  .certificate_file = given->certificate_file,
+                                  .key_file = given->key_file,
+                                  .key_password = given->key_password,
+                                  .verify = (uint8_t)given->verify,
+                                  .version_min = (uint8_t)given->version_min,
+                                  .version_max = (uint8_t)given->version_max,
+                                  .ciphers = given->ciphers,
+                                  .server_name = given->server_name};
+    return cqr_tls_context_create(&options, &cluster->tls, error);
+}
+
+static int64_t time_or(int64_t given, int64_t otherwise)
+{
+    return given == 0 ? otherwise : given;
+}
+
+static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlring_cluster_options *options, cqlring_error *error)
+{
+    static const cqlring_cluster_options defaults = {.struct_size = sizeof defaults};
+    if (options == NULL)
+        options = &defaults;
+    if (options->struct_size < sizeof *options)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: struct_size is %zu, expected %zu: set it to sizeof(cqlring_cluster_options)",
+                         options->struct_size, sizeof *options);
+    if (options->port < 0 || options->port > 65535)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: port %d (1 to 65535)", options->port);
+    if (options->protocol_version != 0 && options->protocol_version != PROTO_V4 && options->protocol_version != PROTO_V5)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: protocol_version %d (4, 5, or 0 to negotiate)", options->protocol_version);
+    if (options->compression > CQLRING_COMPRESSION_LZ4)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: compression %d is neither NONE nor LZ4", options->compression);
+    if (options->inflight_per_connection > 16384)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: inflight_per_connection %u (1 to 16384)", options->inflight_per_connection);
+    if (options->orphans_max > 16384)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: orphans_max %u (1 to 16384)", options->orphans_max);
+    if (options->connect_timeout_us < 0 || options->reconnect_min_us < 0 || options->reconnect_max_us < 0)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: connect_timeout_us, reconnect_min_us and reconnect_max_us are 0 (the default) or positive");
+    if (options->heartbeat_us < -1 || options->suspect_after_us < -1)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: heartbeat_us and suspect_after_us are -1 (never), 0 (the default) or positive");
+    if (options->frame_size_max > PROTO_BODY_MAX || (options->frame_size_max != 0 && options->frame_size_max < 4096) || options->request_size_max > PROTO_BODY_MAX)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: frame_size_max is 4096 to 268435456 bytes, request_size_max at most 268435456");
+    if ((options->user == NULL) != (options->password == NULL))
+        return cqr_error(error, CQLRING_INVALID, "cluster options: user and password are given together");
+    if (options->user != NULL && strlen(options->user) + strlen(options->password) + 2 > 4096)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: user and password together are larger than 4094 bytes");
+
+    bool failed = false;
+    cluster->port = (uint16_t)(options->port != 0 ? options->port : PORT);
+    cluster->user = text_copy(options->user, &failed);
+    cluster->password = text_copy(options->password, &failed);
+    cluster->local_datacenter = text_copy(options->local_datacenter, &failed);
+    cluster->application_name = text_copy(options->application_name, &failed);
+    cluster->application_version = text_copy(options->application_version, &failed);
+    if (failed)
+        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_cluster_open: out of memory");
+    cluster->connect_timeout_us = time_or(options->connect_timeout_us, 5000000);
+    cluster->heartbeat_us = time_or(options->heartbeat_us, 30000000);
+    cluster->suspect_after_us = time_or(options->suspect_after_us, 2000000);
+    cluster->reconnect_min_us = time_or(options->reconnect_min_us, 50000);
+    cluster->reconnect_max_us = time_or(options->reconnect_max_us, 10000000);
+    if (cluster->reconnect_max_us < cluster->reconnect_min_us)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: reconnect_max_us (%lld) is below reconnect_min_us (%lld)",
+                         (long long)cluster->reconnect_max_us, (long long)cluster->reconnect_min_us);
+    cluster->inflight_per_connection = options->inflight_per_connection != 0 ? options->inflight_per_connection : 1024;
+    cluster->orphans_max = options->orphans_max != 0 ? options->orphans_max : 1024;
+    cluster->frame_size_max = options->frame_size_max != 0 ? options->frame_size_max : PROTO_BODY_MAX;
+    cluster->request_size_max = options->request_size_max != 0 ? options->request_size_max : PROTO_BODY_MAX;
+    uint8_t version = (uint8_t)(options->protocol_version != 0 ? options->protocol_version : PROTO_V5);
+    atomic_init(&cluster->version, version);
+    cluster->config = (struct handshake_config){.version = version,
+                                                .version_min = options->protocol_version != 0 ? version : PROTO_V4,
+                                                .compression = options->compression == CQLRING_COMPRESSION_LZ4 ? COMPRESSION_LZ4 : COMPRESSION_NONE,
+                                                .throw_on_overload = options->throw_on_overload != CQLRING_NO,
+                                                .driver_name = "cqlring",
+                                                .driver_version = cqlring_version(),
+                                                .application_name = cluster->application_name,
+                                                .application_version = cluster->application_version};
+    cqlring_status status = cqr_contact_points_parse(options->contact_points != NULL ? options->contact_points : "127.0.0.1", cluster->port, &cluster->points,
+                                                     &cluster->point_count, error);
+    if (status == CQLRING_OK && options->tls != NULL)
+        status = tls_take(cluster, options->tls, error);
+    return status;
+}
+
+static void open_dispose(cqlring_future *future)
+{
+    struct runtime_core *runtime = future->runtime;
+    cqlring_cluster_release(future->value);
+    cqr_failure_free(future->error);
+    cqr_mem_free(future);
+    cqr_runtime_release(runtime);
+}
+
+void cqr_cluster_opened(struct cqlring_cluster *cluster, struct failure *failure)
+{
+    struct opening *opening = cluster->opening;
+    if (opening == NULL)
+        return;
+    cluster->opening = NULL;
+    cqlring_future *future = &opening->future;
+    if (failure == NULL) {
+        unsigned state = HANDLE_OPENING;
+        atomic_compare_exchange_strong_explicit(&cluster->state, &state, HANDLE_OPEN, memory_order_acq_rel, memory_order_acquire);
+        future->value = cluster; /* the opening's reference goes with it */
+        cqr_future_complete(future);
+        return;
+    }
+    future->status = failure->error.status;
+    future->error = &failure->error;
+    cluster_close(cluster, 0, NULL);
+    cqlring_cluster_release(cluster);
+    cqr_future_complete(future);
+}
+
+cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_cluster_options *options, cqlring_future **future, cqlring_error *error)
+{
+    if (future == NULL)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_cluster_open: future must be given");
+    struct runtime_core *core;
+    if (runtime == NULL) {
+        cqlring_status status = cqr_runtime_default(&core, error);
+        if (status != CQLRING_OK)
+            return status;
+    } else {
+        core = cqr_runtime_core(runtime);
+        if (core->fork_generation != cqr_fork_generation())
+            return cqr_error(error, CQLRING_FORKED, "cqlring_cluster_open: the runtime belongs to the parent process; make one in the child");
+        cqr_runtime_retain(core);
+    }
+    struct cqlring_cluster *cluster = cqr_mem_zalloc(sizeof *cluster);
+    struct opening *opening = cqr_mem_zalloc(sizeof *opening);
+    if (cluster == NULL || opening == NULL) {
+        cqr_mem_free(cluster);
+        cqr_mem_free(opening);
+        cqr_runtime_release(core);
+        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_cluster_open: out of memory");
+    }
+    cluster->runtime = core;
+    atomic_init(&cluster->references, 1);
+    cluster->fork_generation = cqr_fork_generation();
+    pthread_mutex_init(&cluster->lock, NULL);
+    cqlring_status status = options_take(cluster, options, error);
+    if (status == CQLRING_OK)
+        cluster->topology = cqr_topology_create();
+    if (status == CQLRING_OK && (cluster->topology == NULL || !cqr_control_create(cluster)))
+        status = cqr_error(error, CQLRING_NO_MEMORY, "cqlring_cluster_open: out of memory");
+    if (status == CQLRING_OK) {
+        pthread_mutex_lock(&core->lock);
+        if (atomic_load_explicit(&core->state, memory_order_acquire) != 0) {
+            status = cqr_error(error, CQLRING_CLOSED, "cqlring_cluster_open: the runtime is being destroyed");
+        } else {
+            cluster->next = core->clusters;
+            cluster->link = &core->clusters;
+            if (cluster->next != NULL)
+                cluster->next->link = &cluster->next;
+            core->clusters = cluster;
+        }
+        pthread_mutex_unlock(&core->lock);
+    }
+    if (status != CQLRING_OK) {
+        cqr_mem_free(opening);
+        cluster_free(cluster);
+        return status;
+    }
+    cqr_future_init(&opening->future, FUTURE_CLUSTER, cqr_runtime_retain(core), open_dispose);
+    cluster->opening = opening;
+    *future = &opening->future;
+    cqr_control_start(cluster);
+    return CQLRING_OK;
+}
+
+cqlring_status cqlring_cluster_open_sync(cqlring_runtime *runtime, const cqlring_cluster_options *options, cqlring_cluster **cluster, cqlring_error *error)
+{
+    cqlring_future *future = NULL;
+    if (cluster == NULL)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_cluster_open_sync: cluster must be given");
+    cqlring_status status = cqlring_cluster_open(runtime, options, &future, error);
+    if (status != CQLRING_OK)
+        return status;
+    status = cqlring_future_wait(future, -1, error);
+    if (status == CQLRING_OK)
+        *cluster = cqlring_future_cluster(future);
+    cqlring_future_release(future);
+    return status;
+}
+
+/* ---- nodes, timestamps ---- */
+
+struct cqlring_node *cqr_cluster_intern(struct cqlring_cluster *cluster, const struct cqlring_node *like)
+{
+    pthread_mutex_lock(&cluster->lock);
+    struct cqlring_node *node = NULL;
+    for (uint32_t i = cluster->node_count; i-- > 0 && node == NULL;) {
+        struct cqlring_node *known = cluster->nodes[i];
+        /* the same host with another address or place gets a new entry: nobody has to lock to read one */
+        if (memcmp(known->host_id, like->host_id, 16) == 0 && cqr_address_equal(&known->address, &like->address) &&
+            strcmp(known->datacenter, like->datacenter) == 0 && strcmp(known->rack, like->rack) == 0)
+            node = known;
+    }
+    if (node == NULL && cluster->node_count < UINT16_MAX - 1) {
+        if (cluster->node_count == cluster->node_capacity) {
+            uint32_t capacity = cluster->node_capacity == 0 ? 8 : cluster->node_capacity * 2;
+            struct cqlring_node **nodes = cqr_mem_realloc(cluster->nodes, capacity * sizeof *nodes);
+            if (nodes != NULL) {
+                cluster->nodes = nodes;
+                cluster->node_capacity = capacity;
+            }
+        }
+        if (cluster->node_count < cluster->node_capacity && (node = cqr_mem_alloc(sizeof *node)) != NULL) {
+            memcpy(node, like, sizeof *node);
+            node->index = cluster->node_count;
+            cluster->nodes[cluster->node_count++] = node;
+        }
+    }
+    pthread_mutex_unlock(&cluster->lock);
+    return node;
+}
+
+uint32_t cqlring_cluster_nodes(const cqlring_cluster *handle, const cqlring_node **nodes, uint32_t capacity)
+{
+    struct cqlring_cluster *cluster = (struct cqlring_cluster *)(uintptr_t)handle;
+    if (cluster == NULL || cluster->fork_generation != cqr_fork_generation())
+        return 0;
+    pthread_mutex_lock(&cluster->lock);
+    uint32_t count = cluster->topology->node_count;
+    for (uint32_t i = 0; i < count && i < capacity; i++)
+        nodes[i] = cluster->topology->nodes[i];
+    pthread_mutex_unlock(&cluster->lock);
+    return count;
+}
+
+void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info)
+{
+    *info = (cqlring_node_info){.address = node->text,
+                                .datacenter = node->datacenter,
+                                .rack = node->rack,
+                                .release_version = node->release_version,
+                                .is_local = node->is_local};
+    memcpy(info->host_id, node->host_id, 16);
+    info->connections = atomic_load_explicit(&node->connections, memory_order_relaxed);
+    info->in_flight = atomic_load_explicit(&node->in_flight, memory_order_relaxed);
+    info->is_up = info->connections > 0;
+    info->is_suspect = atomic_load_explicit(&node->suspects, memory_order_relaxed) > 0;
+}
+
+int64_t cqr_cluster_timestamp(struct lane *lane, struct cqlring_cluster *cluster)
+{
+    /* microseconds of the turn's wall clock, made unique and rising: a lane takes a run of them at a time (decision 29) */
+    if (lane->stamp_cluster == cluster && lane->stamp_next < lane->stamp_end && lane->stamp_turn == lane->now_us)
+        return lane->stamp_next++;
+    enum { RUN = 256 };
+    int64_t wall = lane->net->call->wall_us(lane->net);
+    int64_t last = atomic_load_explicit(&cluster->timestamp_last_us, memory_order_relaxed), first;
+    do {
+        first = wall > last ? wall : last + 1;
+    } while (!atomic_compare_exchange_weak_explicit(&cluster->timestamp_last_us, &last, first + RUN - 1, memory_order_relaxed, memory_order_relaxed));
+    lane->stamp_cluster = cluster;
+    lane->stamp_turn = lane->now_us;
+    lane->stamp_next = first + 1;
+    lane->stamp_end = first + RUN;
+    return first;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CQR_CONN_H
+#define CQR_CONN_H
+
+/* One connection, in two halves. The reader's half belongs to the reactor: connect, TLS, startup, reading, the one
+   close(). The writer's half belongs to the submitter from conn_up to its goodbye: stream ids, send blocks, what is in
+   flight. They share the descriptor (through transport), the in-flight slots and a word of command bits.
+
+   A slot: 0 EMPTY, 1 ORPHAN, else the op that waits for the stream's reply. The submitter stores the op (release) before
+   the request is sent; the reactor exchanges it for EMPTY (acquire) at the reply; at a deadline the submitter swaps in
+   ORPHAN (decision 10).
+
+   Life (decision 12): the submitter makes it and asks the reactor to connect; the reactor says UP or DOWN; after UP
+   whoever finds an error only shuts the descriptor down; the reactor reads to the end and says DOWN; the submitter settles
+   every slot and says goodbye; the reactor closes and frees. */
+
+#include "cql/handshake.h"
+#include "driver/inbox.h"
+#include "driver/op.h"
+#include "driver/transport.h"
+
+struct cqlring_cluster;
+struct lane;
+struct pool_link;
+
+enum { SLOT_EMPTY = 0, SLOT_ORPHAN = 1 };
+
+/* Commands, submitter → reactor, as bits: an entry goes into the command ring only when the bits were 0. */
+enum { COMMAND_CONNECT = 1, COMMAND_AUTH = 2, COMMAND_SHUT = 4, COMMAND_ARM_WRITE = 8, COMMAND_GOODBYE = 16 };
+
+enum reader_state {
+    READER_IDLE,
+    READER_CONNECTING,   /* TCP */
+    READER_TLS,
+    READER_STARTUP,
+    READER_UP,
+    READER_DOWN,         /* DOWN said; waiting for the goodbye */
+    READER_GONE
+};
+
+enum writer_state { WRITER_CONNECTING, WRITER_UP, WRITER_DOWN };
+
+/* Wire memory of requests. Submitter only, so the counts are plain. Values of ops stay here until the ops are settled. */
+struct send_block {
+    struct send_block *next;
+    uint32_t size, fill;
+    struct op *ops;        /* whose values are here */
+    uint32_t live_ops;
+    uint32_t live_bytes;   /* of their values */
+    uint32_t spans;        /* spans still to be sent */
+    bool open;             /* a connection is filling it */
+    bool large;            /* made for one request */
+    bool squeezed;         /* compaction has been tried */
+    _Alignas(16) uint8_t data[];
+};
+
+/* Bytes sealed and not yet taken by the socket. */
+struct span {
+    struct send_block *block;
+    uint32_t from, to;
+    uint64_t seal;
+    bool exact;            /* v4 without compression: frames lie in it as ops remember them */
+    bool loose;            /* v4 with compression: frames are whole in it, but not where ops remember them */
+    bool begun;            /* some bytes were taken */
+};
+
+enum { SPANS_MAX = 64 };
+
+struct conn_writer {
+    enum writer_state state;
+    uint16_t *streams;               /* FIFO of free ids over twice the cap (decision 11) */
+    uint32_t stream_head, stream_free, stream_count;
+    uint32_t in_flight;              /* slots with an op */
+    uint32_t in_flight_max;
+    uint32_t orphans;
+    struct send_block *open;         /* being filled; [open_from, fill) is not sealed */
+    uint32_t open_from;
+    uint32_t open_ops;               /* requests in the unsealed part */
+    struct span spans[SPANS_MAX];
+    uint32_t span_head, span_count;
+    uint64_t seal_next, seal_accepted; /* all seals ≤ accepted were taken whole */
+    bool blocked;                    /* the socket is full; WRITABLE will come */
+    bool dirty;                      /* in the lane's flush list */
+    bool suspect;
+    bool probing;                    /* an OPTIONS of ours is under way */
+    bool shut;                       /* shutdown was called, because of */
+    cqlring_status shut_status;
+    char shut_text[200];
+    struct conn *next_dirty;
+    int64_t received_us;             /* last time the drain saw an entry of it */
+    struct timer watch;              /* connect time-out, then heartbeat and suspicion */
+    int64_t waiting_since_us;        /* since when requests wait without a byte; 0 none */
+    int64_t suspect_after_us;        /* −1 never */
+    uint32_t inflight_published;
+    bool counted;                    /* in node->connections */
+};
+
+struct conn_reader {
+    enum reader_state state;
+    struct block *block;             /* holds a torn frame; NULL: reads into the lane's block */
+    uint32_t at;                     /* bytes of block before this one are parsed */
+    struct block *assembly;          /* a frame over several segments (v5) */
+    uint32_t assembly_size;          /* of the whole envelope, 0 while its header is torn */
+    bool watching;
+    uint32_t watch_events;
+    struct handshake handshake;
+    uint8_t *startup_out;            /* handshake bytes still to be sent */
+    uint32_t startup_size, startup_sent;
+    uint32_t event_count;            /* events chained, not yet taken */
+};
+
+/* An EVENT frame on its way to the submitter; rare, so each is an allocation (bounded: what does not fit is told by
+   events_lost, and everything is then read again). */
+struct conn_event {
+    struct inbox_item item;
+    uint32_t size;
+    uint8_t flags;
+    uint8_t data[];
+};
+
+struct conn {
+    /* constant */
+    struct lane *lane;
+    struct conn *next, **link;       /* in the lane's list; submitter */
+    struct pool_link *home;          /* the submitter's; NULL once it has been given up */
+    const struct cqlring_node *node; /* NULL: a contact point not yet known */
+    struct address address;
+    char text[64];
+    char tls_name[256];
+    struct tls_context *tls;
+    const struct handshake_config *config; /* the reader's copy of what to say lives in `said` */
+    struct handshake_config said;
+    uint32_t slot_count;
+    uint32_t frame_size_max;
+    struct cqlring_cluster *cluster; /* a reference until DOWN: its strings and certificates are used */
+
+    /* shared */
+    _Alignas(64) atomic_uint commands;
+    _Atomic(uintptr_t) *slots;
+    struct transport transport;
+    struct inbox events;             /* reactor → submitter: EVENT frames; see COMPLETION_EVENT */
+    atomic_uint event_taken;
+    atomic_bool events_lost;
+
+    /* written by the reactor before UP or DOWN is published, then constant */
+    struct dialect dialect;
+    enum compression compression;
+    struct shard_info shard;
+    uint8_t version_next;            /* DOWN because the version was refused: try this one; 0: no */
+    cqlring_status down_status;
+    int32_t down_code;
+    char down_text[300];
+    char authenticator[128];
+    uint8_t challenge[256];
+    int32_t challenge_size;
+    /* written by the submitter before COMMAND_AUTH */
+    uint8_t token[4096];
+    int32_t token_size;              /* −1 null, −2 give up: there are no credentials */
+
+    _Alignas(64) struct conn_writer writer;
+    _Alignas(64) struct conn_reader reader;
+};
+
+/* conn.c, submitter: made in state CONNECTING, connect asked for; NULL when out of memory. */
+struct conn_request {
+    struct cqlring_cluster *cluster;
+    const struct cqlring_node *node;
+    struct address address;
+    const char *text;                /* "10.0.0.3:9042" */
+    const char *tls_name;
+    struct tls_context *tls;
+    const struct handshake_config *config;
+    uint32_t in_flight_max, frame_size_max;
+    int64_t connect_timeout_us;
+};
+struct conn *cqr_conn_create(struct lane *lane, struct pool_link *home, const struct conn_request *request);
+void cqr_conn_free(struct conn *conn);   /* reactor, after close; or a failed create */
+void cqr_conn_command(struct conn *conn, unsigned bits); /* submitter */
+
+/* conn_writer.c, submitter */
+enum write_result { WRITE_OK, WRITE_FULL, WRITE_TOO_LARGE, WRITE_NO_MEMORY };
+/* Room for one more request of about `size` bytes? Cheap; asked before a row is encoded. */
+bool cqr_writer_has_room(const struct conn *conn);
+/* Frame op's request (values from cells when given, else from op->values) into the send block, give it a stream and a slot. */
+enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, int64_t now_us);
+void cqr_writer_flush(struct conn *conn);       /* seal and send; at the end of a turn, or at 64 KiB */
+void cqr_writer_writable(struct conn *conn);
+void cqr_writer_shut(struct conn *conn, cqlring_status status, const char *why); /* shutdown(fd): the reactor will say DOWN */
+/* The op's deadline has come or it was cancelled: ORPHAN its slot. False: the reactor has its reply, leave it to that entry. */
+bool cqr_writer_orphan(struct conn *conn, struct op *op);
+/* Has the first byte of its request been taken by the socket, or is it sealed so that it will be? (a live connection) */
+bool cqr_writer_has_begun(const struct conn *conn, const struct op *op);
+/* After DOWN: was its request taken whole by the socket? (decision 13) */
+bool cqr_writer_was_sent(const struct conn *conn, const struct op *op);
+void cqr_writer_stream_free(struct conn *conn, uint16_t stream);
+void cqr_writer_fini(struct conn *conn);        /* before goodbye: gives back blocks, disarms timers */
+void cqr_values_release(struct lane *lane, struct op *op); /* the op is settled: its values may go */
+
+/* conn_reader.c, reactor */
+void cqr_reader_command(struct conn *conn, unsigned bits);
+void cqr_reader_event(struct conn *conn, uint32_t poll_events);
+void cqr_reader_fail(struct conn *conn, cqlring_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,641 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The reactor's half of a connection: connect, TLS, startup, then reading until the end.
+
+   Bytes are received into a counted block and cut there, in place: envelopes (v4), or segments and the envelopes inside them
+   (v5). A finished op is published as {op, block, offset, size}; a plain VOID as {op}. Nothing is copied but the torn rest
+   of a block whose room has run out and the slices of an envelope that spans several segments; both are counted.
+
+   All connections of a lane without a torn frame read into the lane's one block; a torn frame keeps its block and the lane
+   takes another. */
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cql/segment.h"
+#include "driver/lane.h"
+#include "driver/session.h"
+
+enum { STARTUP_ROOM = 16 << 10, RECEIVE_ROOM_MIN = 16 << 10, EVENTS_CHAINED_MAX = 1024 };
+
+static void watch(struct conn *conn, uint32_t events)
+{
+    struct conn_reader *reader = &conn->reader;
+    struct poller *poller = conn->lane->poller;
+    if (!reader->watching) {
+        if (poller->call->add(poller, conn->transport.fd, events, conn) != CQLRING_OK) {
+            cqr_reader_fail(conn, CQLRING_NO_MEMORY, "%s: cannot watch the socket", conn->text);
+            return;
+        }
+        reader->watching = true;
+    } else if (reader->watch_events != events) {
+        poller->call->modify(poller, conn->transport.fd, events);
+    }
+    reader->watch_events = events;
+}
+
+static void block_drop(struct conn *conn)
+{
+    struct conn_reader *reader = &conn->reader;
+    if (reader->block != NULL) {
+        cqr_reactor_references_flush(conn->lane, reader->block);
+        cqr_block_release(reader->block);
+    }
+    cqr_block_release(reader->assembly);
+    reader->block = reader->assembly = NULL;
+    cqr_mem_free(reader->startup_out);
+    reader->startup_out = NULL;
+}
+
+static void down(struct conn *conn)
+{
+    struct conn_reader *reader = &conn->reader;
+    if (reader->state >= READER_DOWN)
+        return;
+    reader->state = READER_DOWN;
+    if (reader->watching) {
+        conn->lane->poller->call->remove(conn->lane->poller, conn->transport.fd);
+        reader->watching = false;
+    }
+    if (conn->transport.fd >= 0)
+        cqr_transport_shutdown(&conn->transport);
+    cqr_reactor_stage(conn->lane, COMPLETION_DOWN, conn);
+}
+
+void cqr_reader_fail(struct conn *conn, cqlring_status status, const char *format, ...)
+{
+    if (conn->reader.state >= READER_DOWN)
+        return;
+    conn->down_status = status;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(conn->down_text, sizeof conn->down_text, format, arguments);
+    va_end(arguments);
+    down(conn);
+}
+
+/* ---- startup ---- */
+
+static void startup_send(struct conn *conn)
+{
+    struct conn_reader *reader = &conn->reader;
+    while (reader->startup_sent < reader->startup_size) {
+        uint32_t accepted = 0;
+        bool pending = false;
+        enum transport_result result = cqr_transport_send(&conn->transport, reader->startup_out + reader->startup_sent,
+                                                          reader->startup_size - reader->startup_sent, &accepted, &pending);
+        reader->startup_sent += accepted;
+        if (result == TRANSPORT_AGAIN) {
+            watch(conn, POLL_READ | POLL_WRITE);
+            return;
+        }
+        if (result != TRANSPORT_OK) {
+            cqr_reader_fail(conn, CQLRING_LOST, "%s: send during startup failed: %s", conn->text,
+                            conn->transport.error != 0 ? strerror(conn->transport.error) : "TLS error");
+            return;
+        }
+    }
+    watch(conn, POLL_READ);
+}
+
+/* A request of the handshake: a bare envelope, or in a segment once those are in force (reference, section 4). */
+static void startup_put(struct conn *conn, struct writer *out, bool framed)
+{
+    struct conn_reader *reader = &conn->reader;
+    if (out->failed) {
+        cqr_reader_fail(conn, CQLRING_TOO_LARGE, "%s: a startup message is larger than %d bytes", conn->text, STARTUP_ROOM - 64);
+        return;
+    }
+    uint32_t header = 0;
+    if (framed)
+        header = reader->handshake.compression == COMPRESSION_LZ4 ? CQR_SEGMENT_LZ4_HEADER_SIZE : CQR_SEGMENT_HEADER_SIZE;
+    assert(out->data == reader->startup_out + 8);
+    uint32_t size = out->size;
+    uint8_t *at = out->data - header;
+    if (framed && header == CQR_SEGMENT_HEADER_SIZE)
+        size = cqr_segment_seal(at, size, true);
+    else if (framed)
+        size = cqr_segment_seal_lz4(at, size, 0, true);
+    memmove(reader->startup_out, at, size);
+    reader->startup_size = size;
+    reader->startup_sent = 0;
+    startup_send(conn);
+}
+
+static struct writer startup_writer(struct conn *conn)
+{
+    struct writer out;
+    cqr_writer_init(&out, conn->reader.startup_out + 8, STARTUP_ROOM - 64);
+    return out;
+}
+
+static void startup_decide(struct conn *conn, enum handshake_decision decision, struct writer *out, bool framed)
+{
+    struct handshake *handshake = &conn->reader.handshake;
+    switch (decision) {
+    case HANDSHAKE_SEND:
+        startup_put(conn, out, framed);
+        break;
+    case HANDSHAKE_ASK_AUTH:
+        memcpy(conn->authenticator, handshake->authenticator, sizeof conn->authenticator);
+        conn->challenge_size = handshake->challenge_size;
+        if (handshake->challenge_size > 0)
+            memcpy(conn->challenge, handshake->challenge, (size_t)handshake->challenge_size);
+        cqr_reactor_stage(conn->lane, COMPLETION_AUTH, conn);
+        break;
+    case HANDSHAKE_DOWNGRADE:
+        conn->version_next = handshake->version_next;
+        cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s: %s", conn->text, handshake->message);
+        break;
+    case HANDSHAKE_ERROR:
+        conn->down_code = handshake->server_code;
+        cqr_reader_fail(conn, handshake->status, "%s: %s", conn->text, handshake->message);
+        break;
+    case HANDSHAKE_READY:
+        conn->dialect = handshake->dialect;
+        conn->compression = handshake->compression;
+        conn->shard = handshake->shard;
+        cqr_mem_free(conn->reader.startup_out);
+        conn->reader.startup_out = NULL;
+        conn->reader.state = READER_UP;
+        cqr_reactor_stage(conn->lane, COMPLETION_UP, conn);
+        break;
+    }
+}
+
+static void startup_reply(struct conn *conn, const struct frame_header *header, const uint8_t *body)
+{
+    struct handshake *handshake = &conn->reader.handshake;
+    struct writer out = startup_writer(conn);
+    cqlring_bytes message = {body, (int32_t)header->body_size};
+    uint8_t *unpacked = NULL;
+    uint8_t flags = header->flags;
+    if ((flags & FLAG_COMPRESSED) != 0 && !handshake->framed && header->version < PROTO_V5) {
+        uint32_t size = 0;
+        cqlring_status status = handshake->compression == COMPRESSION_LZ4
+                                    ? cqr_lz4_body_size(body, header->body_size, 1 << 20, &size)
+                                    : CQLRING_PROTOCOL;
+        if (status == CQLRING_OK) {
+            unpacked = cqr_mem_alloc(size);
+            status = unpacked == NULL ? CQLRING_NO_MEMORY : cqr_lz4_decompress_body(body, header->body_size, unpacked, size);
+        }
+        if (status != CQLRING_OK) {
+            cqr_mem_free(unpacked);
+            cqr_reader_fail(conn, status, "%s: a compressed startup answer cannot be read", conn->text);
+            return;
+        }
+        message = (cqlring_bytes){unpacked, (int32_t)size};
+        flags &= (uint8_t)~FLAG_COMPRESSED;
+    }
+    enum handshake_decision decision = cqr_handshake_reply(handshake, header->version, flags, header->opcode, message, &out);
+    startup_decide(conn, decision, &out, handshake->framed);
+    cqr_mem_free(unpacked);
+}
+
+static void startup_begin(struct conn *conn)
+{
+    struct conn_reader *reader = &conn->reader;
+    reader->state = READER_STARTUP;
+    reader->startup_out = cqr_mem_alloc(STARTUP_ROOM);
+    if (reader->startup_out == NULL) {
+        cqr_reader_fail(conn, CQLRING_NO_MEMORY, "%s: out of memory during startup", conn->text);
+        return;
+    }
+    struct writer out = startup_writer(conn);
+    cqr_handshake_start(&reader->handshake, conn->config, &out);
+    startup_put(conn, &out, false);
+}
+
+static void tls_step(struct conn *conn)
+{
+    uint32_t wait = POLL_READ;
+    switch (cqr_transport_handshake(&conn->transport, &wait)) {
+    case TRANSPORT_OK:
+        startup_begin(conn);
+        break;
+    case TRANSPORT_AGAIN:
+        watch(conn, wait);
+        break;
+    default:
+        cqr_reader_fail(conn, conn->transport.error != 0 ? CQLRING_LOST : CQLRING_TLS, "%s: %s", conn->text, conn->transport.message);
+    }
+}
+
+static void connect_begin(struct conn *conn)
+{
+    struct net *net = conn->lane->net;
+    int fd = net->call->connect(net, &conn->address, 0);
+    if (fd < 0) {
+        cqr_reader_fail(conn, CQLRING_UNREACHABLE, "connect to %s failed: %s", conn->text, strerror(-fd));
+        return;
+    }
+    cqlring_status status = cqr_transport_init(&conn->transport, net, fd, conn->tls, conn->tls_name[0] == '\0' ? NULL : conn->tls_name, &conn->address);
+    if (status != CQLRING_OK) {
+        conn->transport.net = net;
+        conn->transport.fd = fd;
+        cqr_reader_fail(conn, status, "%s: TLS could not be set up", conn->text);
+        return;
+    }
+    conn->reader.state = READER_CONNECTING;
+    watch(conn, POLL_WRITE);
+}
+
+static void connect_step(struct conn *conn)
+{
+    struct net *net = conn->lane->net;
+    int result = net->call->connect_result(net, conn->transport.fd);
+    if (result == -EINPROGRESS)
+        return;
+    if (result < 0) {
+        cqr_reader_fail(conn, CQLRING_UNREACHABLE, "connect to %s failed: %s", conn->text, strerror(-result));
+        return;
+    }
+    if (conn->tls != NULL) {
+        conn->reader.state = READER_TLS;
+        tls_step(conn);
+    } else {
+        startup_begin(conn);
+    }
+}
+
+/* ---- frames ---- */
+
+static void event_chain(struct conn *conn, struct block *block, uint32_t offset, const struct frame_header *header)
+{
+    (void)block;
+    struct conn_event *event = NULL;
+    /* relaxed: only a bound */
+    if (conn->reader.event_count - atomic_load_explicit(&conn->event_taken, memory_order_relaxed) < EVENTS_CHAINED_MAX)
+        event = cqr_mem_alloc(sizeof *event + header->body_size);
+    if (event == NULL) {
+        atomic_store_explicit(&conn->events_lost, true, memory_order_relaxed);
+        return;
+    }
+    event->size = header->body_size;
+    event->flags = header->flags;
+    memcpy(event->data, block->data + offset, header->body_size);
+    conn->reader.event_count++;
+    bool was_empty = cqr_inbox_is_empty(&conn->events);
+    cqr_inbox_push(&conn->events, &event->item);
+    if (was_empty)
+        cqr_reactor_stage(conn->lane, COMPLETION_EVENT, conn);
+}
+
+/* One whole envelope whose body lies in block. */
+static void frame_take(struct conn *conn, struct block *block, uint32_t offset, const struct frame_header *header)
+{
+    struct lane *lane = conn->lane;
+    const uint8_t *body = block->data + offset;
+    cqr_count(&lane->reactor_stats.replies, 1);
+    if (conn->reader.state == READER_STARTUP) {
+        startup_reply(conn, header, body);
+        return;
+    }
+    if (!header->response || header->version != conn->dialect.version) {
+        cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a frame that is no v%u response (version byte 0x%02x)", conn->text, conn->dialect.version,
+                        header->version | (header->response ? 0x80u : 0u));
+        return;
+    }
+    if (header->stream < 0) {
+        if (header->opcode == OPCODE_EVENT)
+            event_chain(conn, block, offset, header);
+        else
+            cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent opcode 0x%02x on stream %d", conn->text, header->opcode, header->stream);
+        return;
+    }
+    if ((uint32_t)header->stream >= conn->slot_count) {
+        cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s answered on stream %d, which was never used", conn->text, header->stream);
+        return;
+    }
+    /* acquire: pairs with the submitter's release when it stored the op; release: hands a taken slot back */
+    uintptr_t word = atomic_exchange_explicit(&conn->slots[header->stream], SLOT_EMPTY, memory_order_acq_rel);
+    if (word == SLOT_EMPTY) {
+        cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s answered on stream %d, on which nothing was asked", conn->text, header->stream);
+        return;
+    }
+    if (word == SLOT_ORPHAN) {
+        struct completion *entry = cqr_reactor_stage(lane, COMPLETION_STREAM_FREE, conn);
+        entry->stream = (uint16_t)header->stream;
+        return;
+    }
+    if (cqr_frame_is_plain_void(header, body)) {
+        cqr_reactor_stage(lane, COMPLETION_VOID, (void *)word);
+        return;
+    }
+    struct completion *entry = cqr_reactor_stage(lane, COMPLETION_DONE, (void *)word);
+    entry->block = block;
+    entry->offset = offset;
+    entry->size = header->body_size;
+    entry->stream = (uint16_t)header->stream;
+    entry->opcode = header->opcode;
+    entry->flags = header->flags;
+    entry->version = header->version;
+    lane->block_references++;
+}
+
+/* Envelopes in block[at, end), whole ones only: what a self-contained segment holds. */
+static void envelopes_take(struct conn *conn, struct block *block, uint32_t at, uint32_t end)
+{
+    while (at < end && conn->reader.state < READER_DOWN) {
+        struct frame_header header;
+        if (cqr_frame_cut(block->data + at, end - at, conn->frame_size_max, &header) != FRAME_WHOLE) {
+            cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a self-contained segment that ends inside an envelope", conn->text);
+            return;
+        }
+        frame_take(conn, block, at + PROTO_HEADER_SIZE, &header);
+        at += PROTO_HEADER_SIZE + header.body_size;
+    }
+}
+
+/* A slice of an envelope that spans segments. */
+static void slice_take(struct conn *conn, const uint8_t *data, uint32_t size)
+{
+    struct conn_reader *reader = &conn->reader;
+    struct lane *lane = conn->lane;
+    if (reader->assembly == NULL) {
+        struct frame_header header;
+        enum frame_cut result = size < PROTO_HEADER_SIZE ? FRAME_BAD : cqr_frame_cut(data, size, conn->frame_size_max, &header);
+        if (result == FRAME_BAD) {
+            cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent an envelope larger than frame_size_max (%u bytes), or its first slice has no header",
+                            conn->text, conn->frame_size_max);
+            return;
+        }
+        reader->assembly_size = PROTO_HEADER_SIZE + header.body_size;
+        reader->assembly = cqr_block_take(lane->receive_pool, reader->assembly_size);
+        if (reader->assembly == NULL) {
+            cqr_reader_fail(conn, CQLRING_NO_MEMORY, "%s: no memory for a reply of %u bytes", conn->text, reader->assembly_size);
+            return;
+        }
+    }
+    struct block *assembly = reader->assembly;
+    if (size > reader->assembly_size - assembly->fill) {
+        cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent more slices than its envelope has bytes", conn->text);
+        return;
+    }
+    memcpy(assembly->data + assembly->fill, data, size);
+    cqr_count(&lane->reactor_stats.copied_up_bytes, size);
+    assembly->fill += size;
+    if (assembly->fill < reader->assembly_size)
+        return;
+    struct frame_header header;
+    cqr_frame_cut(assembly->data, assembly->fill, conn->frame_size_max, &header);
+    frame_take(conn, assembly, PROTO_HEADER_SIZE, &header);
+    cqr_reactor_references_flush(lane, assembly);
+    cqr_block_release(assembly);
+    reader->assembly = NULL;
+}
+
+static void segment_take(struct conn *conn, struct block *block, uint32_t at, const struct segment_header *header)
+{
+    struct lane *lane = conn->lane;
+    if (conn->reader.assembly != NULL && header->self_contained) {
+        cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a segment in the middle of an envelope's slices", conn->text);
+        return;
+    }
+    if (conn->reader.handshake.compression != COMPRESSION_LZ4 || header->uncompressed_size == 0) {
+        if (header->self_contained) {
+            envelopes_take(conn, block, at, at + header->wire_size);
+        } else {
+            cqr_reactor_references_flush(lane, block);
+            slice_take(conn, block->data + at, header->wire_size);
+        }
+        return;
+    }
+    cqr_reactor_references_flush(lane, block);
+    struct block *unpacked = cqr_block_take(lane->receive_pool, header->uncompressed_size);
+    if (unpacked == NULL) {
+        cqr_reader_fail(conn, CQLRING_NO_MEMORY, "%s: no memory for a segment of %u bytes", conn->text, header->uncompressed_size);
+        return;
+    }
+    if (cqr_lz4_decompress_raw(block->data + at, header->wire_size, unpacked->data, header->uncompressed_size) != CQLRING_OK) {
+        cqr_block_release(unpacked);
+        cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a segment whose LZ4 payload cannot be unpacked", conn->text);
+        return;
+    }
+    unpacked->fill = header->uncompressed_size;
+    if (header->self_contained)
+        envelopes_take(conn, unpacked, 0, unpacked->fill);
+    else
+        slice_take(conn, unpacked->data, unpacked->fill);
+    cqr_reactor_references_flush(lane, unpacked);
+    cqr_block_release(unpacked);
+}
+
+/* Everything whole in block from reader->at on. Returns how many bytes the torn rest needs in all, 0 when there is none. */
+static uint32_t consume(struct conn *conn, struct block *block)
+{
+    struct conn_reader *reader = &conn->reader;
+    while (reader->at < block->fill && reader->state < READER_DOWN) {
+        const uint8_t *data = block->data + reader->at;
+        uint32_t size = block->fill - reader->at;
+        if (!reader->handshake.framed) {
+            struct frame_header header;
+            switch (cqr_frame_cut(data, size, conn->frame_size_max, &header)) {
+            case FRAME_BAD:
+                cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a frame of %u bytes, more than frame_size_max (%u): raise it, or read smaller pages",
+                                conn->text, header.body_size, conn->frame_size_max);
+                return 0;
+            case FRAME_PARTIAL:
+                return size < PROTO_HEADER_SIZE ? PROTO_HEADER_SIZE : PROTO_HEADER_SIZE + header.body_size;
+            case FRAME_WHOLE:
+                break;
+            }
+            uint32_t at = reader->at + PROTO_HEADER_SIZE;
+            reader->at = at + header.body_size;
+            frame_take(conn, block, at, &header);
+            continue;
+        }
+        struct segment_header header;
+        switch (cqr_segment_cut(data, size, reader->handshake.compression == COMPRESSION_LZ4, &header)) {
+        case SEGMENT_BAD_HEADER:
+            cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a segment whose header CRC24 does not match", conn->text);
+            return 0;
+        case SEGMENT_BAD_PAYLOAD:
+            cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a segment whose payload CRC32 does not match", conn->text);
+            return 0;
+        case SEGMENT_PARTIAL:
+            return header.header_size == 0 ? CQR_SEGMENT_LZ4_HEADER_SIZE : header.header_size + header.wire_size + CQR_SEGMENT_TRAILER_SIZE;
+        case SEGMENT_WHOLE:
+            break;
+        }
+        uint32_t at = reader->at + header.header_size;
+        reader->at = at + header.wire_size + CQR_SEGMENT_TRAILER_SIZE;
+        segment_take(conn, block, at, &header);
+    }
+    return 0;
+}
+
+/* ---- reading ---- */
+
+/* The block to receive into, with room; the torn rest is moved only when its block has no room for the whole of it. */
+static struct block *receive_room(struct conn *conn)
+{
+    struct lane *lane = conn->lane;
+    struct conn_reader *reader = &conn->reader;
+    if (reader->block != NULL)
+        return reader->block;
+    if (lane->receive_block != NULL && lane->receive_block->size - lane->receive_block->fill < RECEIVE_ROOM_MIN) {
+        cqr_block_release(lane->receive_block);
+        lane->receive_block = NULL;
+    }
+    if (lane->receive_block == NULL)
+        lane->receive_block = cqr_block_take(lane->receive_pool, RECEIVE_BLOCK_SIZE);
+    if (lane->receive_block != NULL)
+        reader->at = lane->receive_block->fill;
+    return lane->receive_block;
+}
+
+/* After a read: who keeps the block. */
+static bool receive_settle(struct conn *conn, struct block *block, uint32_t need)
+{
+    struct lane *lane = conn->lane;
+    struct conn_reader *reader = &conn->reader;
+    cqr_reactor_references_flush(lane, block);
+    if (reader->at == block->fill) {
+        reader->block = NULL;
+        if (lane->receive_block != NULL && lane->receive_block != block) {
+            cqr_block_release(block);
+            return true;
+        }
+        if (block->size > RECEIVE_BLOCK_SIZE) { /* made for one large frame: not to be kept */
+            lane->receive_block = NULL;
+            cqr_block_release(block);
+            return true;
+        }
+        lane->receive_block = block;
+        if (cqr_block_is_unshared(block))
+            block->fill = 0;
+        return true;
+    }
+    if (lane->receive_block == block)
+        lane->receive_block = NULL;
+    reader->block = block;
+    uint32_t torn = block->fill - reader->at;
+    if (block->size - reader->at >= need && block->size - block->fill > 0)
+        return true;
+    struct block *larger = cqr_block_take(lane->receive_pool, need > RECEIVE_BLOCK_SIZE ? need : RECEIVE_BLOCK_SIZE);
+    if (larger == NULL) {
+        cqr_reader_fail(conn, CQLRING_NO_MEMORY, "%s: no memory for a reply of %u bytes", conn->text, need);
+        return false;
+    }
+    memcpy(larger->data, block->data + reader->at, torn);
+    cqr_count(&lane->reactor_stats.copied_up_bytes, torn);
+    larger->fill = torn;
+    cqr_block_release(block);
+    reader->block = larger;
+    reader->at = 0;
+    return true;
+}
+
+static void read_ready(struct conn *conn)
+{
+    struct lane *lane = conn->lane;
+    struct conn_reader *reader = &conn->reader;
+    for (;;) {
+        struct block *block = receive_room(conn);
+        if (block == NULL) {
+            cqr_reader_fail(conn, CQLRING_NO_MEMORY, "%s: no memory to receive into", conn->text);
+            return;
+        }
+        uint32_t room = block->size - block->fill, size = 0;
+        enum transport_result result = cqr_transport_recv(&conn->transport, block->data + block->fill, room, &size);
+        cqr_count(&lane->reactor_stats.recvs, 1);
+        if (result == TRANSPORT_OK) {
+            cqr_count(&lane->reactor_stats.recv_bytes, size);
+            block->fill += size;
+            uint32_t need = consume(conn, block);
+            if (reader->state >= READER_DOWN) {
+                cqr_reactor_references_flush(lane, block);
+                if (lane->receive_block == block && cqr_block_is_unshared(block))
+                    block->fill = 0;
+                return;
+            }
+            if (!receive_settle(conn, block, need))
+                return;
+            if (conn->tls == NULL && size < room)
+                return; /* all there was; level-triggered readiness tells of more */
+            continue;
+        }
+        if (result == TRANSPORT_AGAIN)
+            break;
+        if (result == TRANSPORT_END)
+            cqr_reader_fail(conn, CQLRING_LOST, "%s closed the connection%s", conn->text, reader->state == READER_STARTUP ? " during startup" : "");
+        else
+            cqr_reader_fail(conn, conn->transport.error != 0 ? CQLRING_LOST : CQLRING_TLS, "%s: %s", conn->text,
+                            conn->transport.error != 0 ? strerror(conn->transport.error) : conn->transport.message);
+        return;
+    }
+    if (reader->state == READER_UP && atomic_exchange_explicit(&conn->transport.wants_write, false, memory_order_acq_rel))
+        cqr_reactor_stage(lane, COMPLETION_WRITABLE, conn);
+}
+
+void cqr_reader_event(struct conn *conn, uint32_t poll_events)
+{
+    struct conn_reader *reader = &conn->reader;
+    switch (reader->state) {
+    case READER_CONNECTING:
+        connect_step(conn);
+        return;
+    case READER_TLS:
+        tls_step(conn);
+        return;
+    case READER_STARTUP:
+        if ((poll_events & POLL_WRITE) != 0)
+            startup_send(conn);
+        if (reader->state == READER_STARTUP && (poll_events & POLL_READ) != 0)
+            read_ready(conn);
+        return;
+    case READER_UP:
+        if ((poll_events & POLL_WRITE) != 0) {
+            watch(conn, POLL_READ);
+            cqr_reactor_stage(conn->lane, COMPLETION_WRITABLE, conn);
+        }
+        if (reader->state == READER_UP && (poll_events & POLL_READ) != 0)
+            read_ready(conn);
+        return;
+    default:
+        return;
+    }
+}
+
+void cqr_reader_command(struct conn *conn, unsigned bits)
+{
+    struct conn_reader *reader = &conn->reader;
+    if ((bits & COMMAND_CONNECT) != 0) {
+        conn->lane->reactor_conns++;
+        connect_begin(conn);
+    }
+    if ((bits & COMMAND_AUTH) != 0 && reader->state == READER_STARTUP) {
+        if (conn->token_size < -1) {
+            cqr_reader_fail(conn, CQLRING_AUTH, "%s asks for credentials (%s) and none were given: set user and password", conn->text, conn->authenticator);
+        } else {
+            struct writer out = startup_writer(conn);
+            bool framed = reader->handshake.framed;
+            startup_decide(conn, cqr_handshake_answer(&reader->handshake, (cqlring_bytes){conn->token, conn->token_size}, &out), &out, framed);
+        }
+        memset(conn->token, 0, sizeof conn->token);
+    }
+    if ((bits & COMMAND_SHUT) != 0) {
+        if (reader->state == READER_UP)
+            cqr_transport_shutdown(&conn->transport);
+        else
+            cqr_reader_fail(conn, CQLRING_LOST, "connecting to %s was given up", conn->text);
+    }
+    if ((bits & COMMAND_ARM_WRITE) != 0 && reader->state == READER_UP)
+        watch(conn, POLL_READ | POLL_WRITE);
+    if ((bits & COMMAND_GOODBYE) != 0) {
+        assert(reader->state == READER_DOWN);
+        block_drop(conn);
+        for (struct inbox_item *item = cqr_inbox_take(&conn->events), *next; item != NULL; item = next) {
+            next = item->next;
+            cqr_mem_free(item);
+        }
+        if (conn->transport.fd >= 0)
+            cqr_transport_close(&conn->transport);
+        conn->lane->reactor_conns--;
+        cqr_conn_free(conn);
+    }
+}

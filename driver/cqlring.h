@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CQLRING_H
+#define CQLRING_H
+
+/* cqlring: the concurrent request driver core for Apache Cassandra and ScyllaDB.
+
+   Handles nest by what they share: **runtime** (threads, lanes; NULL is one counted process default) → **cluster**
+   (control connection, topology, prepared statements, credentials) → **session** (keyspace, defaults). Work goes in by
+   one of three ways: cqlring_execute (one request → a future), cqlring_execute_concurrent (the library pulls rows from a
+   source and delivers outcomes to a sink) and a queue (the application submits and reaps).
+
+   Conventions, everywhere:
+   - Zero is the default. Options structs begin with struct_size = sizeof of the struct; NULL options are all defaults.
+   - A function that can fail returns a cqlring_status and, if given a cqlring_error, fills it when it fails.
+   - Out parameters are written only on success, unless said otherwise.
+   - Handles are counted where they have a release; every release accepts NULL.
+   - Functions may be called from any thread unless said otherwise. Callbacks (source, sink, on_ready, log) run on a
+     library thread, the submitter; in them, calls that wait return CQLRING_INVALID.
+   - Times are microseconds. Strings handed in are copied unless said otherwise.
+
+   Defaults, in one place:
+     request time-out 12 s, retries included (timeout_us) · attempt time-out 3 s, only for writes marked idempotent ·
+     connect 5 s for TCP + TLS + startup · consistency LOCAL_ONE · page size 5 000 rows · job window 256 rows · in flight
+     per connection 1 024 · orphaned streams 1 024, then the connection is replaced · bytes 16 MiB a job, a queue, and a
+     session's single executions · frame 256 MiB · reconnect at once, then 50 ms doubling to 10 s, ± 15 % · heartbeat 30 s ·
+     a node is suspect after 2 s without a byte while requests wait on it · protocol v5, stepping down to v4 ·
+     compression none · TLS off; when on, certificate chain and host are verified. */
+
+#include "cqlring_types.h"
+#include "cqlring_values.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CQLRING_VERSION_MAJOR 0
+#define CQLRING_VERSION_MINOR 1
+#define CQLRING_VERSION_PATCH 0
+
+typedef struct cqlring_runtime cqlring_runtime;
+typedef struct cqlring_cluster cqlring_cluster;
+typedef struct cqlring_session cqlring_session;
+typedef struct cqlring_prepared cqlring_prepared;
+typedef struct cqlring_future cqlring_future;
+typedef struct cqlring_result cqlring_result;
+typedef struct cqlring_queue cqlring_queue;
+typedef struct cqlring_node cqlring_node;
+
+CQLRING_API const char *cqlring_version(void); /* "0.1.0"; static */
+
+/* ---- runtime ---------------------------------------------------------------------------------------------------- */
+
+typedef enum cqlring_threads {
+    CQLRING_THREADS_SPLIT = 0,  /* a reactor and a submitter thread a lane */
+    CQLRING_THREADS_INLINE = 1, /* one library thread a lane runs both */
+    CQLRING_THREADS_CALLER = 2  /* no library thread: both run inside wait, reap and cqlring_runtime_turn */
+} cqlring_threads;
+
+typedef enum cqlring_log_level { CQLRING_LOG_ERROR = 1, CQLRING_LOG_WARN = 2, CQLRING_LOG_INFO = 3, CQLRING_LOG_DEBUG = 4 } cqlring_log_level;
+
+typedef struct cqlring_runtime_options {
+    size_t struct_size;
+    cqlring_threads threads;
+    uint32_t lanes;               /* 1 … 16, default 1; 1 in caller mode */
+    uint32_t inflight_max;        /* requests under way a lane: 64 … 65 536, default 8 192 */
+    uint32_t connections_max;     /* a lane: 4 … 4 096, default 256 */
+    int32_t cpu_plus_one;         /* pin library threads to CPU n: give n + 1; 0: wherever */
+    cqlring_log_level log_level;  /* default WARN; lines above it are not made */
+    void (*log)(cqlring_log_level level, const char *line, void *context); /* NULL: no log. Never sees a secret. Library thread. */
+    void *log_context;
+} cqlring_runtime_options;
+
+CQLRING_API cqlring_status cqlring_runtime_create(const cqlring_runtime_options *options, cqlring_runtime **runtime, cqlring_error *error);
+/* Closes every cluster of it (undrained), waits for its threads and frees it. The only call that joins threads. Handles
+   that are still held stay valid memory and answer CLOSED. CQLRING_INVALID from a library thread (nothing is done). */
+CQLRING_API cqlring_status cqlring_runtime_destroy(cqlring_runtime *runtime);
+/* Caller mode: run both turns on this thread, waiting up to timeout_us (0 no wait, −1 until something happened) for
+   something to do. Returns how many requests were settled, or −1 in another mode. */
+CQLRING_API int64_t cqlring_runtime_turn(cqlring_runtime *runtime, int64_t timeout_us);
+/* Caller mode: readable when cqlring_runtime_turn has something to do; −1 in another mode. The runtime's: do not close. */
+CQLRING_API int cqlring_runtime_fd(cqlring_runtime *runtime);
+
+/* Counters since the runtime's start, all lanes together. Relaxed: each is exact, together they are a snapshot. */
+typedef struct cqlring_stats {
+    size_t struct_size; /* in: sizeof(cqlring_stats) */
+    uint64_t requests_issued, requests_settled, requests_failed, retries, reprepares, timeouts;
+    uint64_t sends, send_bytes, send_blocked;  /* send system calls (or TLS writes), bytes taken, times the socket was full */
+    uint64_t recvs, recv_bytes, replies;       /* recv system calls, bytes, frames cut */
+    uint64_t copied_up_bytes;                  /* reply bytes that were moved after recv (torn frames at a block's end, split segments) */
+    uint64_t copied_down_bytes;                /* bytes of values written into send blocks */
+    uint64_t wakes_submitter, wakes_reactor, wakes_waiter; /* wake-ups that cost a system call */
+    uint64_t submitter_turns, reactor_turns, submitter_sleeps;
+    uint64_t connections_opened, connections_lost, orphans, late_replies;
+    uint64_t allocations;                      /* of the process, through the library */
+    uint64_t log_dropped;
+} cqlring_stats;
+CQLRING_API void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *stats);
+
+/* ---- cluster ---------------------------------------------------------------------------------------------------- */
+
+typedef enum cqlring_tls_verify { CQLRING_TLS_FULL = 0, CQLRING_TLS_CHAIN = 1, CQLRING_TLS_NONE = 2 } cqlring_tls_verify;
+
+typedef struct cqlring_tls_options {
+    size_t struct_size;
+    const char *ca_file;          /* PEM, all certificates in it; NULL: the system's (SSL_CERT_FILE, SSL_CERT_DIR, distribution) */
+    const char *ca_pem;           /* the same as text */
+    const char *certificate_file; /* client certificate chain, PEM; NULL: none */
+    const char *key_file;
+    const char *key_password;
+    cqlring_tls_verify verify;    /* default FULL: chain, and the address or the contact name or server_name in the certificate */
+    int32_t version_min;          /* 0: 1.2; 12 or 13 */
+    int32_t version_max;          /* 0: the highest; 12 or 13 */
+    const char *ciphers;          /* TLS 1.2 list; NULL: OpenSSL's */
+    const char *server_name;      /* verified and sent as SNI for every node; NULL: the contact name, if it is a name */
+} cqlring_tls_options;
+
+typedef enum cqlring_compression { CQLRING_COMPRESSION_NONE = 0, CQLRING_COMPRESSION_LZ4 = 1 } cqlring_compression;
+
+typedef struct cqlring_cluster_options {
+    size_t struct_size;
+    const char *contact_points;   /* "host", "host:port", "[v6]:port", "/unix/path", comma separated; default 127.0.0.1 */
+    int32_t port;                 /* where none is given, and for nodes that do not say theirs: default 9042 */
+    const char *user, *password;  /* PLAIN; NULL: none */
+    const cqlring_tls_options *tls; /* NULL: no TLS */
+    const char *local_datacenter; /* NULL: that of the first node contacted (said in the log) */
+    int32_t protocol_version;     /* 0: 5, stepping down; 4 or 5: exactly this one */
+    cqlring_compression compression;
+    int64_t connect_timeout_us;   /* default 5 s: TCP + TLS + startup of one connection */
+    int64_t heartbeat_us;         /* default 30 s; −1 none: OPTIONS on a connection that was silent so long */
+    int64_t suspect_after_us;     /* default 2 s; −1 never: silent so long with requests waiting → no new rows, a probe */
+    int64_t reconnect_min_us, reconnect_max_us; /* default 50 ms and 10 s */
+    uint32_t inflight_per_connection; /* 1 … 16 384, default 1 024 */
+    uint32_t orphans_max;         /* default 1 024: timed-out streams still waiting for their reply, then the connection is replaced */
+    uint32_t frame_size_max;      /* default 256 MiB: larger replies end the connection */
+    uint32_t request_size_max;    /* default 256 MiB: larger requests are refused with both sizes */
+    const char *application_name, *application_version; /* sent in STARTUP */
+    cqlring_tristate throw_on_overload; /* default: yes when retries are on: the server answers OVERLOADED instead of not reading */
+} cqlring_cluster_options;
+
+/* Connects the control connection and reads the topology; the future is ready when one node has answered (or none of the
+   contact points did: UNREACHABLE with what each said). runtime NULL: the process default, made on first use. */
+CQLRING_API cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_cluster_options *options, cqlring_future **future, cqlring_error *error);
+CQLRING_API cqlring_status cqlring_cluster_open_sync(cqlring_runtime *runtime, const cqlring_cluster_options *options, cqlring_cluster **cluster, cqlring_error *error);
+/* Closes all its sessions and connections: what is under way may finish for drain_us (0: not at all, −1: as long as it
+   takes), then is settled as CLOSED. Idempotent; joins nothing. future may be NULL. After it is ready no library thread
+   runs a callback of this cluster. */
+CQLRING_API cqlring_status cqlring_cluster_close(cqlring_cluster *cluster, int64_t drain_us, cqlring_future **future, cqlring_error *error);
+CQLRING_API void cqlring_cluster_release(cqlring_cluster *cluster); /* the last release closes it undrained */
+
+typedef struct cqlring_node_info {
+    const char *address;          /* "10.0.0.3:9042" */
+    const char *datacenter, *rack, *release_version; /* "" when unknown */
+    uint8_t host_id[16];
+    uint8_t is_up;                /* at least one connection */
+    uint8_t is_suspect;
+    uint8_t is_local;             /* in the local datacenter */
+    uint32_t in_flight;           /* all lanes */
+    uint32_t connections;
+} cqlring_node_info;
+/* The nodes of the current topology, at most capacity; returns how many there are. Valid until the cluster's release. */
+CQLRING_API uint32_t cqlring_cluster_nodes(const cqlring_cluster *cluster, const cqlring_node **nodes, uint32_t capacity);
+CQLRING_API void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info); /* strings live as long as the node */
+
+/* ---- session ---------------------------------------------------------------------------------------------------- */
+
+typedef struct cqlring_execution cqlring_execution;
+
+typedef struct cqlring_session_options {
+    size_t struct_size;
+    const char *keyspace;         /* fixed for the session's life; NULL: none. Case-sensitive, without quotes */
+    const cqlring_execution *execution; /* defaults of its requests; NULL: the library's */
+    uint64_t bytes_max;           /* of its single executions under way, default 16 MiB */
+    uint32_t requests_max;        /* single executions under way, default 8 192 */
+} cqlring_session_options;
+
+CQLRING_API cqlring_status cqlring_session_open(cqlring_cluster *cluster, const cqlring_session_options *options, cqlring_future **future, cqlring_error *error);
+CQLRING_API cqlring_status cqlring_session_open_sync(cqlring_cluster *cluster, const cqlring_session_options *options, cqlring_session **session, cqlring_error *error);
+CQLRING_API cqlring_status cqlring_session_close(cqlring_session *session, int64_t drain_us, cqlring_future **future, cqlring_error *error); /* as cqlring_cluster_close */
+CQLRING_API void cqlring_session_release(cqlring_session *session);
+
+/* ---- how and what ----------------------------------------------------------------------------------------------- */
+
+typedef enum cqlring_retry { CQLRING_RETRY_DEFAULT = 0, CQLRING_RETRY_NONE = 1 } cqlring_retry;
+
+typedef struct cqlring_payload_entry {
+    cqlring_bytes key, value;
+} cqlring_payload_entry;
+
+/* How a request runs. Zero means the session's default. */
+struct cqlring_execution {
+    size_t struct_size;
+    int64_t timeout_us;           /* −1 none */
+    int64_t attempt_timeout_us;   /* −1 none; default 3 s for writes marked idempotent, none for all others */
+    cqlring_consistency consistency, serial_consistency;
+    int32_t page_size;            /* −1 unpaged */
+    cqlring_tristate idempotent;  /* default no */
+    cqlring_tristate tracing;
+    cqlring_retry retry;
+    int64_t timestamp_us;         /* 0: made by the client, monotonic; INT64_MIN: none sent, the server's clock */
+    int32_t now_in_seconds;       /* v5; 0: none. The server's clock for TTLs, for tests */
+    cqlring_bytes keyspace;       /* v5, unprepared text: instead of the session's */
+    cqlring_bytes paging_state;   /* where to go on reading; data NULL: at the start */
+    const cqlring_payload_entry *payload; /* custom payload */
+    uint32_t payload_count;
+    const cqlring_node *target;   /* send it to this node only */
+};
+
+typedef enum cqlring_batch_kind { CQLRING_BATCH_LOGGED = 0, CQLRING_BATCH_UNLOGGED = 1, CQLRING_BATCH_COUNTER = 2 } cqlring_batch_kind;
+
+typedef struct cqlring_batch_child {
+    cqlring_prepared *prepared;   /* or text */
+    cqlring_bytes cql;
+    const cqlring_bytes *values;
+    uint32_t value_count;
+} cqlring_batch_child;
+
+typedef struct cqlring_batch {
+    cqlring_batch_kind kind;
+    const cqlring_batch_child *children; /* 1 … 65 535; an empty batch is INVALID */
+    uint32_t count;
+} cqlring_batch;
+
+/* One request: a prepared statement with its values, a text (with values or not), or a batch. All memory is the
+   caller's and free again when the call returns. */
+typedef struct cqlring_request {
+    cqlring_session *session;
+    cqlring_prepared *prepared;
+    cqlring_bytes cql;
+    const cqlring_bytes *values;
+    uint32_t value_count;
+    const cqlring_batch *batch;
+    const cqlring_execution *execution; /* NULL: the session's */
+    uint64_t tag;                 /* comes back in the completion */
+} cqlring_request;
+
+/* ---- prepared statements ---------------------------------------------------------------------------------------- */
+
+typedef struct cqlring_column {
+    const char *keyspace, *table, *name;
+    const cqlring_type *type;     /* lives with the prepared statement or result it came from */
+} cqlring_column;
+
+/* Single flight per cluster, keyspace and text: the same text gives the same statement. Re-prepared on nodes that do not
+   know it, inside the driver. how: keyspace (v5), timeout_us and payload are used; NULL: the session's. */
+CQLRING_API cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, const cqlring_execution *how, cqlring_future **future, cqlring_error *error);
+CQLRING_API cqlring_status cqlring_prepare_sync(cqlring_session *session, const char *cql, cqlring_prepared **prepared, cqlring_error *error);
+CQLRING_API void cqlring_prepared_release(cqlring_prepared *prepared);
+CQLRING_API uint32_t cqlring_prepared_bind_count(const cqlring_prepared *prepared);
+/* The i-th bind marker or result column; false when there is none. Strings live as long as the statement. */
+CQLRING_API bool cqlring_prepared_bind_column(const cqlring_prepared *prepared, uint32_t index, cqlring_column *column);
+CQLRING_API bool cqlring_prepared_result_column(const cqlring_prepared *prepared, uint32_t index, cqlring_column *column);
+/* Markers of that name by CQL's rules: "quoted" matches exactly, otherwise lower-cased. Call with from 0, then the last
+   answer + 1, until −1: the same marker may stand several times (PS-14). */
+CQLRING_API int32_t cqlring_prepared_find(const cqlring_prepared *prepared, const char *name, uint32_t from);
+
+/* ---- outcomes --------------------------------------------------------------------------------------------------- */
+
+enum { /* cqlring_completion.flags */
+    CQLRING_COMPLETION_VOID = 1,             /* plain VOID answer: no result */
+    CQLRING_COMPLETION_LAST = 2,             /* of its row: no further page follows */
+    CQLRING_COMPLETION_MAYBE_APPLIED = 4,    /* it failed, and the write may have happened */
+    CQLRING_COMPLETION_WARNINGS = 8          /* the result carries warnings */
+};
+
+typedef struct cqlring_completion {
+    uint64_t row;                 /* index in the source (0, 1, …), or in the queue's order of acceptance */
+    uint64_t tag;
+    int64_t received_us;          /* CLOCK_MONOTONIC, read once a batch */
+    uint32_t queued_us, in_flight_us;
+    uint16_t status;              /* cqlring_status */
+    uint8_t phase, flags;
+    uint16_t attempts, reserved;
+    const cqlring_node *node;     /* coordinator; NULL when none was chosen */
+    cqlring_result *result;       /* NULL for a plain VOID and for failures */
+    const cqlring_error *error;   /* NULL when it succeeded */
+} cqlring_completion;
+
+/* What a server's ERROR said beyond code and message. Slices live as long as the completion. */
+typedef struct cqlring_error_detail {
+    int32_t server_code;
+    cqlring_bytes message;        /* the full text */
+    cqlring_consistency consistency;
+    int32_t required, received, alive, failures;
+    cqlring_bytes write_type;     /* "SIMPLE", "BATCH", … */
+    uint8_t data_present;
+    cqlring_bytes reasons;        /* v5: raw reason map, [inetaddr][short] each */
+    cqlring_bytes keyspace, table, function;
+} cqlring_error_detail;
+/* false when it was not a server's ERROR. */
+CQLRING_API bool cqlring_completion_detail(const cqlring_completion *completion, cqlring_error_detail *detail);
+/* Gives back what reap handed out. */
+CQLRING_API void cqlring_completions_release(cqlring_completion *completions, uint32_t count);
+
+/* ---- 1. one request → a future ---------------------------------------------------------------------------------- */
+
+/* Values are encoded on the calling thread. FULL: requests_max or bytes_max of the session are under way; nothing was
+   accepted. */
+CQLRING_API cqlring_status cqlring_execute(const cqlring_request *request, cqlring_future **future, cqlring_error *error);
+/* The same and wait. result may be NULL; it is set to NULL for a plain VOID. */
+CQLRING_API cqlring_status cqlring_execute_sync(const cqlring_request *request, cqlring_result **result, cqlring_error *error);
+
+/* ---- 2. a job: the library pulls rows and delivers outcomes ------------------------------------------------------ */
+
+typedef struct cqlring_row {
+    const cqlring_bytes *cells;   /* one per bind marker; valid until the next call of next */
+    uint32_t cell_count;          /* 0: as many as the statement has markers */
+    uint32_t statement;           /* index into the job's statements */
+    int64_t timestamp_us;         /* 0: made by the client */
+    uint64_t tag;
+} cqlring_row;
+
+enum { CQLRING_SOURCE_END = 0, CQLRING_SOURCE_LATER = -1, CQLRING_SOURCE_FAILED = -2 };
+
+typedef struct cqlring_source {
+    /* Fill up to capacity (≤ 256) rows; return how many, or END, LATER (nothing now: called again at *wake_at_us on the
+       monotonic clock, if set, or after cqlring_job_poke) or FAILED with the error filled. Submitter thread; must not wait. */
+    int32_t (*next)(cqlring_row *rows, uint32_t capacity, int64_t now_us, int64_t *wake_at_us, cqlring_error *error, void *context);
+    void *context;
+} cqlring_source;
+
+typedef enum cqlring_verdict {
+    CQLRING_CONTINUE = 0, /* accepted */
+    CQLRING_STOP = 1,     /* accepted; no further row is issued, what is in flight is still delivered */
+    CQLRING_LATER = 2     /* not accepted: the same completions come again, first, after cqlring_job_poke */
+} cqlring_verdict;
+
+typedef struct cqlring_sink {
+    /* Up to 256 completions, borrowed until it returns (a result may be retained). Submitter thread; must not wait. */
+    cqlring_verdict (*deliver)(const cqlring_completion *completions, uint32_t count, void *context);
+    void *context;
+} cqlring_sink;
+
+typedef struct cqlring_job_options {
+    size_t struct_size;
+    uint32_t window;              /* rows issued and not yet accepted by the sink: 1 … 32 768, default 256; per source */
+    uint64_t bytes_max;           /* default 16 MiB: rows under way and their expected replies */
+    uint64_t errors_max;          /* failed rows after which issuing ends at once: 0 no limit, 1 the first */
+    uint64_t rows_max;            /* stop after so many rows; 0: the source decides */
+    double rows_per_s, bytes_per_s; /* 0: no limit */
+    uint8_t ordered;              /* 1: outcomes in the source's order */
+    uint8_t skip_successes;       /* 1: only failures and rows with a result are delivered */
+    const cqlring_execution *execution; /* NULL: the session's */
+} cqlring_job_options;
+
+typedef struct cqlring_summary {
+    uint64_t rows;                /* settled: every issued row once */
+    uint64_t failed;
+    uint64_t may_have_been_applied; /* of the failed ones */
+    uint64_t retries;
+    uint64_t low_water;           /* all rows below this index are settled and accepted by the sink; only with one source */
+    uint64_t bytes_sent;          /* values */
+    int64_t started_us, ended_us; /* monotonic; ended_us 0 while it runs */
+} cqlring_summary;
+
+/* Rows of each source, by the statement they name, until the sources end; outcomes to the sink of the same index. The
+   window is kept full all the time. The future is ready when every issued row has been settled and delivered; its status
+   is OK, or why the job ended early (the source's own error, the error that reached errors_max, CANCELLED, CLOSED).
+   sinks NULL: nobody wants the outcomes, failures are counted. One pair a lane is the way to use several lanes. */
+CQLRING_API cqlring_status cqlring_execute_concurrent(cqlring_session *session, cqlring_prepared *const *statements, uint32_t statement_count,
+                                                      const cqlring_source *sources, const cqlring_sink *sinks, uint32_t pair_count,
+                                                      const cqlring_job_options *options, cqlring_future **future, cqlring_error *error);
+CQLRING_API void cqlring_job_poke(cqlring_future *job);      /* its sources and sinks are asked again */
+CQLRING_API void cqlring_job_pause(cqlring_future *job);     /* no further row is issued until resume */
+CQLRING_API void cqlring_job_resume(cqlring_future *job);
+CQLRING_API void cqlring_job_rate(cqlring_future *job, double rows_per_s, double bytes_per_s); /* from now on; 0: no limit */
+CQLRING_API void cqlring_job_summary(const cqlring_future *job, cqlring_summary *summary); /* during and after the job */
+
+/* ---- 3. a queue: the application submits and reaps --------------------------------------------------------------- */
+
+typedef struct cqlring_queue_options {
+    size_t struct_size;
+    cqlring_session *session;
+    uint32_t capacity;            /* requests accepted and not yet reaped: 1 … 32 768, default 1 024 */
+    uint64_t bytes_max;           /* default 16 MiB */
+} cqlring_queue_options;
+
+CQLRING_API cqlring_status cqlring_queue_open(const cqlring_queue_options *options, cqlring_queue **queue, cqlring_error *error);
+CQLRING_API uint32_t cqlring_queue_room(const cqlring_queue *queue);
+/* Takes requests in order until one does not fit; *accepted tells how many. OK also when accepted < count because the queue is
+   full; another status is that of the first request not taken. Many threads may submit. */
+CQLRING_API cqlring_status cqlring_queue_submit(cqlring_queue *queue, const cqlring_request *requests, uint32_t count, uint32_t *accepted, cqlring_error *error);
+/* Room for size bytes into which the caller encodes [short n] and n [value]s in place; commit sends it as request (whose
+   values are not looked at), size 0 gives the room back. */
+CQLRING_API cqlring_status cqlring_queue_reserve(cqlring_queue *queue, uint32_t size, uint8_t **at, cqlring_error *error);
+CQLRING_API cqlring_status cqlring_queue_commit(cqlring_queue *queue, uint8_t *at, const cqlring_request *request, uint32_t size, cqlring_error *error);
+/* Completions, oldest first, up to capacity; waits until `want` are there, for timeout_us (0 no wait, −1 for ever), or for
+   the close, and *status says which (OK, TIMEOUT, CLOSED). One reaping thread at a time. They are the caller's:
+   cqlring_completions_release. */
+CQLRING_API uint32_t cqlring_queue_reap(cqlring_queue *queue, cqlring_completion *completions, uint32_t capacity, uint32_t want, int64_t timeout_us, cqlring_status *status);
+/* Made and armed on the first call. When readable: reap until a reap returns fewer than capacity, which re-arms it. For ever
+   readable once closed. The queue's: do not close. −1 when none can be had. */
+CQLRING_API int cqlring_queue_fd(cqlring_queue *queue);
+CQLRING_API uint64_t cqlring_queue_low_water(const cqlring_queue *queue);
+CQLRING_API cqlring_status cqlring_queue_cancel(cqlring_queue *queue, uint64_t tag); /* requests with this tag are asked to end; each still gets its completion */
+CQLRING_API void cqlring_queue_abandon(cqlring_queue *queue);  /* returns at once: in-flight ones settle silently; then as closed */
+CQLRING_API void cqlring_queue_close(cqlring_queue *queue);    /* no more submits; what was accepted still comes; waiters wake at the end */
+CQLRING_API void cqlring_queue_release(cqlring_queue *queue);
+
+/* ---- futures: one word; nothing else exists until someone waits --------------------------------------------------- */
+
+CQLRING_API bool cqlring_future_ready(const cqlring_future *future);
+/* OK and what became of it, or TIMEOUT when timeout_us (0 no wait, −1 for ever) passed first. error is filled for both.
+   INVALID from a callback. In caller mode it runs the turns. */
+CQLRING_API cqlring_status cqlring_future_wait(cqlring_future *future, int64_t timeout_us, cqlring_error *error);
+/* One only: a second is refused with INVALID (CB-02). On the submitter; inline when already ready. It holds a reference of
+   its own until it has returned. */
+CQLRING_API cqlring_status cqlring_future_on_ready(cqlring_future *future, void (*call)(cqlring_future *future, void *context), void *context);
+/* Ask it to end: not yet sent → CANCELLED; sent → CANCELLED, may have been applied. A job ends when its in-flight rows have. */
+CQLRING_API void cqlring_future_cancel(cqlring_future *future);
+CQLRING_API void cqlring_future_retain(cqlring_future *future);
+CQLRING_API void cqlring_future_release(cqlring_future *future);
+/* Borrowed from the future; NULL before it is ready or when it is not of that kind. */
+CQLRING_API const cqlring_completion *cqlring_future_completion(const cqlring_future *future);
+/* A reference of the caller's own; NULL when it is not ready, failed, or not of that kind. */
+CQLRING_API cqlring_cluster *cqlring_future_cluster(const cqlring_future *future);
+CQLRING_API cqlring_session *cqlring_future_session(const cqlring_future *future);
+CQLRING_API cqlring_prepared *cqlring_future_prepared(const cqlring_future *future);
+
+/* ---- results: slices into the received block, valid until the last release --------------------------------------- */
+
+CQLRING_API cqlring_result *cqlring_result_retain(cqlring_result *result);
+CQLRING_API void cqlring_result_release(cqlring_result *result);
+CQLRING_API uint32_t cqlring_result_row_count(const cqlring_result *result);    /* of this page; 0 when it is not rows */
+CQLRING_API uint32_t cqlring_result_column_count(const cqlring_result *result);
+CQLRING_API bool cqlring_result_column(const cqlring_result *result, uint32_t index, cqlring_column *column);
+/* Cells of up to row_capacity rows from row `from` on: cells[row × columns + column]; slices valid until the result's
+   last release. Reading on from where the last call ended is O(1) a row. *count 0: no more. */
+CQLRING_API cqlring_status cqlring_result_rows(cqlring_result *result, uint32_t from, cqlring_bytes *cells, uint32_t row_capacity, uint32_t *count, cqlring_error *error);
+CQLRING_API cqlring_bytes cqlring_result_paging_state(const cqlring_result *result); /* data NULL: this was the last page */
+/* Conditional statements: 1 applied, 0 not, −1 when the result has no [applied] column or no row (LW-03). */
+CQLRING_API int cqlring_result_applied(const cqlring_result *result);
+CQLRING_API bool cqlring_result_trace_id(const cqlring_result *result, uint8_t trace_id[16]);
+CQLRING_API uint32_t cqlring_result_warnings(const cqlring_result *result, cqlring_bytes *warnings, uint32_t capacity); /* how many there are */
+CQLRING_API uint32_t cqlring_result_payload(const cqlring_result *result, cqlring_payload_entry *entries, uint32_t capacity);
+/* SCHEMA_CHANGE and SET_KEYSPACE answers: what changed ("CREATED", "TABLE", keyspace, name); false when it is neither. */
+CQLRING_API bool cqlring_result_schema_change(const cqlring_result *result, cqlring_bytes *change, cqlring_bytes *target, cqlring_bytes *keyspace, cqlring_bytes *name);
+CQLRING_API size_t cqlring_result_pinned_size(const cqlring_result *result);   /* bytes of memory it keeps alive */
+CQLRING_API cqlring_result *cqlring_result_detach(const cqlring_result *result); /* a copy that pins only itself; NULL when out of memory */
+/* The next page of the same statement: a paged result keeps its request. INVALID when it was the last. */
+CQLRING_API cqlring_status cqlring_next_page(cqlring_result *result, const cqlring_execution *how, cqlring_future **future, cqlring_error *error);
+
+#ifdef __cplusplus
+} /* extern "C" */
+static_assert(sizeof(cqlring_completion) == 64, "a completion is one cache line");
+#else
+_Static_assert(sizeof(cqlring_completion) == 64, "a completion is one cache line");
+#endif
+
+#endif

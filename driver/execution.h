@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CQR_EXECUTION_H
+#define CQR_EXECUTION_H
+
+/* A single request on its way: what cqlring_execute, the queue, prepare and the driver's own queries have in common. The
+   request's bytes (text, values, paging state) live in a counted, immutable `body`, so that a paged result can ask again;
+   the execution around it carries the future and the one op.
+
+   Made on the application's thread, handed to a lane's submitter as a message, finished there. */
+
+#include "driver/future.h"
+#include "driver/lane.h"
+#include "driver/op.h"
+
+struct cqlring_session;
+struct cqlring_prepared;
+
+struct request_body {
+    atomic_uint references;
+    struct op_plan plan;
+    struct cqlring_session *session;        /* a reference; NULL: the driver's own */
+    struct cqlring_prepared **prepared;     /* references: one, or a batch's distinct ones */
+    uint32_t prepared_count;
+    struct statement_version *version;      /* EXECUTE */
+    cqlring_bytes text;
+    const uint8_t *values;
+    uint32_t values_size;
+    uint16_t batch_count;
+    cqlring_bytes paging_state;
+    struct request_body *first;             /* a further page's: whose bytes it uses, a reference */
+    bool has_token;
+    int64_t token;
+    uint64_t tag;
+    uint32_t size;                          /* of the whole, as charged */
+};
+
+struct execution {
+    struct lane_message message;            /* first: submit */
+    struct lane_message cancel_message;
+    atomic_uint cancel_posted;
+    cqlring_future future;
+    struct lane *lane;
+    struct request_body *body;
+    struct op *op;                          /* submitter; NULL before and after */
+    bool charged;                           /* counts in the session's limits */
+    bool cancelled;                         /* submitter: before it had an op */
+    uint64_t row;                           /* a queue's: its number */
+    int64_t accepted_us;
+    /* Who wants the outcome, on the submitter: takes result and failure out of op as it likes; then the op is given back and
+       the execution's completer reference is dropped. NULL: the future is completed with a completion. */
+    void (*finished)(struct lane *lane, struct execution *execution, struct op *op);
+    void *context;
+    struct pool_link *direct;               /* the driver's own: this connection only */
+    struct execution *next_waiting;         /* no op is free: waits in the lane's list */
+};
+
+/* From a public request; INVALID, TYPE, TOO_LARGE with a sentence that says what and where. */
+cqlring_status cqr_body_make(const cqlring_request *request, struct request_body **body, cqlring_error *error);
+/* Values already encoded ([short n] and n [value]s). */
+cqlring_status cqr_body_make_encoded(const cqlring_request *request, const uint8_t *values, uint32_t size, struct request_body **body, cqlring_error *error);
+/* The driver's own text: QUERY or PREPARE. */
+struct request_body *cqr_body_make_own(uint8_t opcode, cqlring_bytes text, int64_t timeout_us);
+/* The same request from another page on; holds `first` for its bytes. NULL: out of memory. */
+struct request_body *cqr_body_page(struct request_body *first, const struct op_plan *plan, cqlring_bytes paging_state);
+struct request_body *cqr_body_retain(struct request_body *body);
+void cqr_body_release(struct request_body *body);
+
+/* How a request runs, from the session's defaults and what was given. */
+cqlring_status cqr_plan_make(struct op_plan *plan, struct cqlring_session *session, const cqlring_execution *execution, cqlring_error *error);
+/* The rest, once it is known what is asked: time-outs and pages differ between reads and writes. */
+void cqr_plan_finish(struct op_plan *plan, uint8_t opcode, bool is_read);
+/* Do these cells fit the markers? INVALID or TYPE with the column's name; what: "row 17" or "". */
+cqlring_status cqr_cells_check(const struct statement_version *version, const cqlring_bytes *cells, uint32_t count, const char *what, cqlring_error *error);
+
+/* Takes over the caller's reference of body. */
+void cqr_plan_defaults(struct op_plan *plan);
+void cqr_completion_fill(cqlring_completion *completion, const struct op *op);
+void cqr_execution_complete(struct lane *lane, struct execution *execution, struct op *op);
+void cqr_result_keep_request(cqlring_result *result, struct request_body *body); /* for cqlring_next_page */
+struct execution *cqr_execution_make(struct runtime_core *runtime, struct request_body *body, enum future_kind kind);
+/* Hand it over; CLOSED when the lane has ended (the execution is gone then). */
+cqlring_status cqr_execution_post(struct execution *execution, struct lane *lane, cqlring_error *error);
+void cqr_execution_start(struct lane *lane, struct execution *execution); /* submitter */
+void cqr_executions_waiting_run(struct lane *lane);
+void cqr_execution_abandon(struct execution *execution);                  /* never posted: frees it */
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "driver/failure.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "serialize/mem.h"
+
+static struct failure out_of_memory = {
+    .error = {.status = CQLRING_NO_MEMORY, .message = "out of memory"},
+};
+
+/* How many of the first `size` bytes end with a whole character of UTF-8. Bytes that are no UTF-8 at all stay. */
+static size_t whole_characters(const char *text, size_t size)
+{
+    size_t back = 0; /* continuation bytes at the end */
+    while (back < 3 && back < size && ((uint8_t)text[size - 1 - back] & 0xC0) == 0x80)
+        ++back;
+    if (back == size)
+        return size;
+    uint8_t lead = (uint8_t)text[size - 1 - back];
+    size_t wanted = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
+    return back < wanted ? size - 1 - back : size;
+}
+
+void cqr_text_format(char *text, size_t capacity, const char *format, va_list arguments)
+{
+    int size = vsnprintf(text, capacity, format, arguments);
+    if (size < 0)
+        text[0] = '\0';
+    else if ((size_t)size >= capacity)
+        text[whole_characters(text, capacity - 1)] = '\0';
+}
+
+void cqr_error_text(cqlring_error *error, const char *format, va_list arguments)
+{
+    if (error != NULL)
+        cqr_text_format(error->message, sizeof error->message, format, arguments);
+}
+
+cqlring_status cqr_error(cqlring_error *error, cqlring_status status, const char *format, ...)
+{
+    if (error == NULL)
+        return status;
+    *error = (cqlring_error){.status = status};
+    va_list arguments;
+    va_start(arguments, format);
+    cqr_error_text(error, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+struct failure *cqr_failure_make(cqlring_status status, const char *format, ...)
+{
+    struct failure *failure = cqr_mem_zalloc(sizeof *failure);
+    if (failure == NULL)
+        return &out_of_memory;
+    failure->error.status = status;
+    va_list arguments;
+    va_start(arguments, format);
+    cqr_error_text(&failure->error, format, arguments);
+    va_end(arguments);
+    return failure;
+}
+
+void cqr_failure_free(const cqlring_error *error)
+{
+    struct failure *failure = (struct failure *)(uintptr_t)error; /* its first member */
+    if (failure == NULL || failure == &out_of_memory)
+        return;
+    cqr_block_release(failure->block);
+    cqr_mem_free(failure);
+}
+
+bool cqr_failure_is_static(const struct failure *failure)
+{
+    return failure == &out_of_memory;
+}
+
+/* Only the public part: what is copied may be an error that the application filled. */
+struct failure *cqr_failure_copy(const cqlring_error *error)
+{
+    struct failure *failure = cqr_mem_zalloc(sizeof *failure);
+    if (failure == NULL)
+        return &out_of_memory;
+    failure->error = *error;
+    failure->error.node[sizeof failure->error.node - 1] = '\0';
+    failure->error.message[sizeof failure->error.message - 1] = '\0';
+    return failure;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CQR_FAILURE_H
+#define CQR_FAILURE_H
+
+/* Why something did not succeed: the public error plus what a server's ERROR said, kept until the completion or future
+   that carries it is released. Failures are rare, so each is an allocation; when even that fails, one static error
+   "out of memory" stands in, which is never freed and must not be written to. Any thread. */
+
+#include <stdarg.h>
+
+#include "cql/response.h"
+#include "driver/cqlring.h"
+#include "serialize/block.h"
+
+struct failure {
+    cqlring_error error;       /* first: a const cqlring_error * of ours is a struct failure * */
+    struct block *block;       /* keeps the slices of body alive; NULL when there is none */
+    struct error_body body;
+    bool has_body;
+};
+
+/* printf-like text; the rest zero. Never NULL (the static one in need). */
+struct failure *cqr_failure_make(cqlring_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void cqr_failure_free(const cqlring_error *error); /* NULL and the static one are fine */
+bool cqr_failure_is_static(const struct failure *failure);
+/* Of any error, the application's too: what a server said beyond it (body) stays with the original. */
+struct failure *cqr_failure_copy(const cqlring_error *error);
+
+/* Fill a caller's error (NULL is fine); returns status, so `return cqr_error(error, CQLRING_INVALID, "…")` reads well. */
+cqlring_status cqr_error(cqlring_error *error, cqlring_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void cqr_error_text(cqlring_error *error, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));
+/* vsnprintf that cuts at a character. */
+void cqr_text_format(char *text, size_t capacity, const char *format, va_list arguments) __attribute__((format(printf, 3, 0)));
+
+#endif

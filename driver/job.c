@@ -1,0 +1,790 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Bulk execution. Each turn of the lane gives every part of every job its turn: deliver what has settled, then pull and issue
+   rows until the window is full. So the window is full all the time, never in waves, and a reply makes room for exactly one
+   more row.
+
+   A row is in the part's list from its issue until the sink has accepted its outcome; the head of that list is the low-water
+   mark. It leaves the list once, in `row_accept`. */
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "driver/execution.h"
+#include "driver/fork.h"
+#include "driver/job.h"
+#include "driver/prepared.h"
+#include "driver/result.h"
+#include "driver/runtime.h"
+
+enum { QUANTUM = 1024, WINDOW = 256, WINDOW_MAX = 32768, NODE_NONE = UINT32_MAX };
+static const uint64_t BYTES_MAX = 16 << 20;
+static const double BURST_S = 0.01;
+
+/* ---- why it ends ---- */
+
+static void stop_with(struct job *job, unsigned how, cqlring_status status, const cqlring_error *error)
+{
+    if (!atomic_flag_test_and_set_explicit(&job->reason_taken, memory_order_acq_rel)) {
+        job->reason = status;
+        job->reason_failure = error != NULL ? cqr_failure_copy(error) : NULL;
+    }
+    atomic_fetch_or_explicit(&job->stop, how, memory_order_release);
+}
+
+static void add(_Atomic(uint64_t) *which, uint64_t n)
+{
+    atomic_fetch_add_explicit(which, n, memory_order_relaxed);
+}
+
+/* ---- the list of rows ---- */
+
+static void list_add(struct job_part *part, struct op *op)
+{
+    op->prev = part->tail;
+    op->next = NULL;
+    if (part->tail != NULL)
+        part->tail->next = op;
+    else
+        part->head = op;
+    part->tail = op;
+    part->open++;
+    part->unsettled++;
+}
+
+static void list_remove(struct job_part *part, struct op *op)
+{
+    if (op->prev != NULL)
+        op->prev->next = op->next;
+    else
+        part->head = op->next;
+    if (op->next != NULL)
+        op->next->prev = op->prev;
+    else
+        part->tail = op->prev;
+    part->open--;
+    if (part->job->part_count == 1)
+        atomic_store_explicit(&part->job->low_water, part->head != NULL ? part->head->row : part->next_row, memory_order_relaxed);
+}
+
+/* ---- outcomes ---- */
+
+static void page_next(struct lane *lane, struct job_part *part, struct op *op)
+{
+    cqlring_result_release(op->page);
+    op->page = op->result;
+    op->result = NULL;
+    op->paging_state = op->page->paging_state;
+    op->state = OP_NEW;
+    op->accepted_us = lane->now_us;
+    op->first_sent_us = 0;
+    op->attempts = op->tries = 0;
+    op->tried = 0;
+    op->may_continue = false;
+    part->unsettled++;
+    cqr_op_start(lane, op);
+    cqr_op_issue(lane, op); /* outside the budget: the row holds its place already (decision 21) */
+}
+
+/* The sink has it, or nobody wants it. */
+static void row_accept(struct lane *lane, struct job_part *part, struct op *op)
+{
+    struct job *job = part->job;
+    part->done_count--;
+    part->bytes -= op->reply_budget;
+    op->reply_budget = 0;
+    if (op->may_continue && (atomic_load_explicit(&job->stop, memory_order_relaxed) & (JOB_STOP_CANCEL | JOB_STOP_CLOSE | JOB_STOP_ERROR)) == 0) {
+        page_next(lane, part, op);
+        return;
+    }
+    list_remove(part, op);
+    add(&job->rows, 1);
+    cqr_op_give(lane, op);
+}
+
+static void row_settled(struct lane *lane, struct op *op)
+{
+    struct job_part *part = op->owner;
+    struct job *job = part->job;
+    part->unsettled--;
+    part->done_count++;
+    if (op->limit_node != NODE_NONE && op->limit_node < part->on_node_count)
+        part->on_node[op->limit_node]--;
+    op->limit_node = NODE_NONE;
+    part->bytes -= op->reply_budget;
+    op->reply_budget = op->result != NULL ? op->result->pinned_size : 0;
+    part->bytes += op->reply_budget;
+    if (op->tries > 0)
+        add(&job->retries, op->tries);
+    if (op->status != CQLRING_OK) {
+        add(&job->failed, 1);
+        if (op->maybe_applied)
+            add(&job->maybe_applied, 1);
+        uint64_t failed = atomic_fetch_add_explicit(&job->failed_count, 1, memory_order_relaxed) + 1;
+        if (job->errors_max > 0 && failed >= job->errors_max)
+            stop_with(job, JOB_STOP_ERROR, op->status, &op->failure->error);
+    }
+    if (!part->has_sink || (job->skip_successes && op->status == CQLRING_OK && op->result == NULL)) {
+        row_accept(lane, part, op);
+        return;
+    }
+    if (job->ordered)
+        return; /* delivered from the list's head */
+    op->link = NULL;
+    if (part->done_tail != NULL)
+        part->done_tail->link = op;
+    else
+        part->done_head = op;
+    part->done_tail = op;
+}
+
+/* Up to a batch of outcomes into part->out; ops[] are whose they are. */
+static uint32_t gather(struct job_part *part, struct op *ops[JOB_BATCH])
+{
+    uint32_t count = 0;
+    struct op *op = part->job->ordered ? part->head : part->done_head;
+    while (op != NULL && count < JOB_BATCH && op->state == OP_SETTLED) {
+        cqr_completion_fill(&part->out[count], op);
+        ops[count++] = op;
+        op = part->job->ordered ? op->next : op->link;
+    }
+    return count;
+}
+
+static void deliver(struct lane *lane, struct job_part *part)
+{
+    struct job *job = part->job;
+    struct op *ops[JOB_BATCH];
+    while (part->has_sink && part->done_count > 0 && (!part->sink_waits || part->final)) {
+        uint32_t count = gather(part, ops);
+        if (count == 0)
+            return;
+        cqlring_verdict verdict = part->sink.deliver(part->out, count, part->sink.context);
+        if (verdict == CQLRING_LATER && !part->final) {
+            part->sink_waits = true;
+            return;
+        }
+        if (!job->ordered) {
+            part->done_head = ops[count - 1]->link;
+            if (part->done_head == NULL)
+                part->done_tail = NULL;
+        }
+        if (verdict == CQLRING_STOP)
+            atomic_fetch_or_explicit(&job->stop, JOB_STOP_SINK, memory_order_release);
+        for (uint32_t i = 0; i < count; i++)
+            row_accept(lane, part, ops[i]);
+    }
+}
+
+/* ---- pulling and pacing ---- */
+
+static void pull(struct lane *lane, struct job_part *part)
+{
+    struct job *job = part->job;
+    uint32_t room = job->window - part->open;
+    uint32_t capacity = room < JOB_BATCH ? room : JOB_BATCH;
+    if (job->rows_max > 0 && job->rows_max - part->next_row < capacity)
+        capacity = (uint32_t)(job->rows_max - part->next_row);
+    if (capacity == 0) {
+        if (job->rows_max > 0 && part->next_row >= job->rows_max)
+            part->source_state = SOURCE_ENDED;
+        return;
+    }
+    int64_t wake_at = 0;
+    cqlring_error error;
+    memset(&error, 0, sizeof error);
+    int32_t count = part->source.next(part->rows, capacity, lane->now_us, &wake_at, &error, part->source.context);
+    if (count > 0 && (uint32_t)count <= capacity) {
+        part->row_at = 0;
+        part->row_count = (uint32_t)count;
+        part->source_state = SOURCE_READY;
+        return;
+    }
+    if (count == CQLRING_SOURCE_END) {
+        part->source_state = SOURCE_ENDED;
+    } else if (count == CQLRING_SOURCE_LATER) {
+        part->source_state = SOURCE_LATER;
+        part->source_wake_us = wake_at > 0 ? wake_at : INT64_MAX;
+    } else {
+        part->source_state = SOURCE_ENDED;
+        if (count != CQLRING_SOURCE_FAILED)
+            cqr_error(&error, CQLRING_INVALID, "the source returned %d for room of %u rows", count, capacity);
+        else if (error.status == CQLRING_OK)
+            cqr_error(&error, CQLRING_CANCELLED, "the source failed without saying why");
+        error.message[sizeof error.message - 1] = '\0';
+        stop_with(job, JOB_STOP_ERROR, error.status, &error);
+    }
+}
+
+/* Rate limits: buckets that fill with time. True: a row may go now; else pace_until_us says when. */
+static bool pace(struct lane *lane, struct job_part *part)
+{
+    struct job *job = part->job;
+    double rows_rate = atomic_load_explicit(&job->rows_per_s, memory_order_relaxed) / job->part_count;
+    double bytes_rate = atomic_load_explicit(&job->bytes_per_s, memory_order_relaxed) / job->part_count;
+    part->pace_until_us = 0;
+    if (rows_rate <= 0 && bytes_rate <= 0)
+        return true;
+    double elapsed = (double)(lane->now_us - part->tokens_at_us) / 1e6;
+    part->tokens_at_us = lane->now_us;
+    double wait = 0;
+    if (rows_rate > 0) {
+        double burst = rows_rate * BURST_S > 1 ? rows_rate * BURST_S : 1;
+        part->row_tokens += elapsed * rows_rate;
+        if (part->row_tokens > burst)
+            part->row_tokens = burst;
+        if (part->row_tokens < 1)
+            wait = (1 - part->row_tokens) / rows_rate;
+    }
+    if (bytes_rate > 0) {
+        double burst = bytes_rate * BURST_S;
+        part->byte_tokens += elapsed * bytes_rate;
+        if (part->byte_tokens > burst)
+            part->byte_tokens = burst;
+        if (part->byte_tokens < 0 && -part->byte_tokens / bytes_rate > wait)
+            wait = -part->byte_tokens / bytes_rate;
+    }
+    if (wait <= 0)
+        return true;
+    part->pace_until_us = lane->now_us + 1 + (int64_t)(wait * 1e6);
+    return false;
+}
+
+/* ---- issuing ---- */
+
+static bool on_node_room(struct job_part *part, uint32_t count)
+{
+    if (part->on_node_count >= count)
+        return true;
+    uint32_t *on_node = cqr_mem_realloc(part->on_node, count * sizeof *on_node);
+    if (on_node == NULL)
+        return part->on_node != NULL;
+    memset(on_node + part->on_node_count, 0, (count - part->on_node_count) * sizeof *on_node);
+    part->on_node = on_node;
+    part->on_node_count = count;
+    return true;
+}
+
+/* A row that is refused here gets its outcome like any other: only it fails (FR-09). */
+static void row_refuse(struct lane *lane, struct job_part *part, struct op *op, const cqlring_error *error)
+{
+    op->row = part->next_row++;
+    list_add(part, op);
+    op->accepted_us = lane->now_us;
+    cqr_op_settle(lane, op, error->status, cqr_failure_copy(error));
+}
+
+enum placed { PLACED, PLACED_NOT };
+
+static enum placed row_issue(struct lane *lane, struct job_part *part)
+{
+    struct job *job = part->job;
+    const cqlring_row *row = &part->rows[part->row_at];
+    struct op *op = cqr_op_take(lane, false);
+    if (op == NULL)
+        return PLACED_NOT;
+    op->settled = row_settled;
+    op->owner = part;
+    op->tag = row->tag;
+    op->limit_node = NODE_NONE;
+    op->plan = &job->plans[0];
+    cqlring_error error;
+    error.status = CQLRING_OK;
+    if (row->statement >= job->statement_count) {
+        cqr_error(&error, CQLRING_INVALID, "row %llu names statement %u, the job has %u", (unsigned long long)part->next_row, row->statement, job->statement_count);
+        row_refuse(lane, part, op, &error);
+        return PLACED;
+    }
+    op->plan = &job->plans[row->statement];
+    struct statement_version *version = cqr_prepared_version(job->statements[row->statement]);
+    uint32_t count = row->cell_count != 0 ? row->cell_count : version->bind->columns.count;
+    if (cqr_cells_check(version, row->cells, count, "", &error) != CQLRING_OK) {
+        row_refuse(lane, part, op, &error);
+        return PLACED;
+    }
+    uint64_t size = 0;
+    for (uint32_t i = 0; i < count; i++)
+        size += 4u + (uint64_t)(row->cells[i].size > 0 ? row->cells[i].size : 0);
+    uint32_t size_max = job->session->cluster->request_size_max;
+    if (size > size_max) {
+        cqr_error(&error, CQLRING_TOO_LARGE, "row %llu has %llu bytes of values, request_size_max is %u: split it, or raise the limit here and on the server",
+                  (unsigned long long)part->next_row, (unsigned long long)size, size_max);
+        row_refuse(lane, part, op, &error);
+        return PLACED;
+    }
+    uint32_t budget = (uint32_t)size + cqr_version_reply_expected(version);
+    if (part->bytes + budget > job->bytes_max && part->open > 0 && !(job->ordered && part->unsettled == 0))
+        goto not_now; /* larger than what is free: alone, when nothing is under way (decision 21) */
+    op->version = version;
+    op->pages = version->is_read;
+    op->has_token = cqr_version_token(lane, version, row->cells, &op->token);
+    struct pool *pool = job->session->lanes[lane->index].pool;
+    struct route_limit limit = {.on_node = part->on_node, .node_count = part->on_node_count, .max = job->window};
+    if (pool->up_count > 1 && on_node_room(part, pool->link_count)) {
+        limit.on_node = part->on_node;
+        limit.node_count = part->on_node_count;
+        limit.max = job->window > 1 ? job->window / 2 : 1; /* decision 30 */
+    }
+    bool any_up, hope;
+    struct conn *conn = cqr_route(lane, op, &limit, &any_up, &hope);
+    if (conn == NULL) {
+        if (!any_up && part->stall_since_us == 0)
+            part->stall_since_us = lane->now_us;
+        if (!any_up && op->plan->timeout_us >= 0 && lane->now_us - part->stall_since_us >= op->plan->timeout_us) {
+            char reasons[256];
+            cqr_pool_reasons(lane, job->session, reasons, sizeof reasons);
+            cqr_error(&error, CQLRING_UNREACHABLE, "row %llu: no node could be reached for %lld ms%s%s", (unsigned long long)part->next_row,
+                      (long long)(op->plan->timeout_us / 1000), reasons[0] != '\0' ? ": " : "", reasons);
+            row_refuse(lane, part, op, &error);
+            return PLACED;
+        }
+        goto not_now;
+    }
+    part->stall_since_us = 0;
+    op->timestamp_us = row->timestamp_us;
+    cqr_op_start(lane, op);
+    switch (cqr_op_issue_row(lane, op, conn, count > 0 ? row->cells : &(cqlring_bytes){NULL, 0}, count)) {
+    case WRITE_OK:
+        break;
+    case WRITE_FULL:
+        goto not_now;
+    case WRITE_TOO_LARGE:
+        cqr_error(&error, CQLRING_TOO_LARGE, "row %llu: its %llu bytes do not fit a frame", (unsigned long long)part->next_row, (unsigned long long)size);
+        row_refuse(lane, part, op, &error);
+        return PLACED;
+    case WRITE_NO_MEMORY:
+        cqr_error(&error, CQLRING_NO_MEMORY, "row %llu: out of memory while framing", (unsigned long long)part->next_row);
+        row_refuse(lane, part, op, &error);
+        return PLACED;
+    }
+    op->row = part->next_row++;
+    op->reply_budget = budget;
+    part->bytes += budget;
+    if (op->node != NULL && op->node->index < part->on_node_count) {
+        op->limit_node = op->node->index;
+        part->on_node[op->limit_node]++;
+    }
+    list_add(part, op);
+    part->row_tokens -= 1;
+    part->byte_tokens -= (double)size;
+    atomic_store_explicit(&job->bytes_sent, atomic_load_explicit(&job->bytes_sent, memory_order_relaxed) + size, memory_order_relaxed);
+    return PLACED;
+
+not_now:
+    cqr_op_give(lane, op);
+    return PLACED_NOT;
+}
+
+static void issue(struct lane *lane, struct job_part *part)
+{
+    struct job *job = part->job;
+    part->blocked = false;
+    part->pace_until_us = 0;
+    for (uint32_t quantum = 0; quantum < QUANTUM; quantum++) {
+        if (atomic_load_explicit(&job->stop, memory_order_acquire) != 0 || atomic_load_explicit(&job->paused, memory_order_relaxed) != 0)
+            return;
+        if (part->open >= job->window)
+            return;
+        if (part->row_at == part->row_count) {
+            if (part->source_state == SOURCE_LATER && part->source_wake_us > lane->now_us)
+                return;
+            if (part->source_state != SOURCE_ENDED)
+                pull(lane, part);
+            if (part->row_at == part->row_count || atomic_load_explicit(&job->stop, memory_order_acquire) != 0)
+                return;
+        }
+        if (!pace(lane, part))
+            return;
+        if (row_issue(lane, part) == PLACED_NOT) {
+            part->blocked = true;
+            return;
+        }
+        part->row_at++;
+    }
+}
+
+/* The job was stopped: rows that wait for another attempt get their outcome now; those in flight are not tried again. */
+static void stop_rows(struct lane *lane, struct job_part *part)
+{
+    unsigned stop = atomic_load_explicit(&part->job->stop, memory_order_acquire);
+    if (part->stop_seen || (stop & (JOB_STOP_ERROR | JOB_STOP_CANCEL | JOB_STOP_CLOSE)) == 0)
+        return;
+    part->stop_seen = true;
+    for (struct op *op = part->head, *next; op != NULL; op = next) {
+        next = op->next;
+        if (op->state == OP_IN_FLIGHT)
+            op->cancelled = true;
+        else if (op->state != OP_SETTLED)
+            cqr_op_abort(lane, op, stop & JOB_STOP_CLOSE ? CQLRING_CLOSED : CQLRING_CANCELLED, "the job was stopped before this row could be tried again");
+    }
+}
+
+/* ---- end ---- */
+
+static void job_end(struct job *job)
+{
+    cqlring_future *future = &job->future;
+    future->status = job->reason;
+    future->error = job->reason_failure != NULL ? &job->reason_failure->error : NULL;
+    if (future->status != CQLRING_OK && future->error == NULL)
+        future->error = &cqr_failure_make(future->status, "the job was ended: %s", cqlring_status_text(future->status))->error;
+    atomic_store_explicit(&job->ended_us, cqr_now_us(), memory_order_relaxed);
+    cqr_future_complete(future);
+}
+
+static void part_end(struct lane *lane, struct job_part *part)
+{
+    struct job *job = part->job;
+    if (part->next_part != NULL)
+        part->next_part->link_part = part->link_part;
+    *part->link_part = part->next_part;
+    part->ended = true;
+    cqr_mem_free(part->on_node);
+    part->on_node = NULL;
+    part->on_node_count = 0;
+    struct cqlring_session *session = cqr_session_retain(job->session);
+    if (atomic_fetch_sub_explicit(&job->parts_left, 1, memory_order_acq_rel) == 1)
+        job_end(job);
+    cqr_session_op_end(lane, session);
+    cqlring_session_release(session);
+}
+
+static void part_turn(struct lane *lane, struct job_part *part)
+{
+    struct job *job = part->job;
+    deliver(lane, part);
+    issue(lane, part);
+    stop_rows(lane, part);
+    if (part->done_count > 0)
+        deliver(lane, part);
+    bool stopped = atomic_load_explicit(&job->stop, memory_order_acquire) != 0;
+    if (part->open == 0 && (stopped || (part->source_state == SOURCE_ENDED && part->row_at == part->row_count)))
+        part_end(lane, part);
+}
+
+void cqr_job_turn(struct lane *lane)
+{
+    for (struct job_part *part = lane->parts, *next; part != NULL; part = next) {
+        next = part->next_part;
+        part_turn(lane, part);
+    }
+    /* fairness: another one begins next time */
+    struct job_part *first = lane->parts;
+    if (first != NULL && first->next_part != NULL) {
+        struct job_part *last = first;
+        while (last->next_part != NULL)
+            last = last->next_part;
+        lane->parts = first->next_part;
+        lane->parts->link_part = &lane->parts;
+        last->next_part = first;
+        first->link_part = &last->next_part;
+        first->next_part = NULL;
+    }
+}
+
+int64_t cqr_job_next(struct lane *lane)
+{
+    int64_t next = INT64_MAX;
+    for (struct job_part *part = lane->parts; part != NULL; part = part->next_part) {
+        struct job *job = part->job;
+        unsigned stop = atomic_load_explicit(&job->stop, memory_order_relaxed);
+        if (stop != 0) {
+            if ((!part->stop_seen && (stop & ~(unsigned)JOB_STOP_SINK) != 0) || part->open == 0)
+                return 0;
+            continue;
+        }
+        if (part->done_count > 0 && !part->sink_waits && (!job->ordered || part->head->state == OP_SETTLED))
+            return 0;
+        if (atomic_load_explicit(&job->paused, memory_order_relaxed) != 0 || part->open >= job->window)
+            continue;
+        int64_t at = 0;
+        if (part->pace_until_us > 0)
+            at = part->pace_until_us;
+        else if (part->row_at == part->row_count)
+            at = part->source_state == SOURCE_LATER ? part->source_wake_us : part->source_state == SOURCE_ENDED ? INT64_MAX : 0;
+        else if (part->blocked)
+            at = INT64_MAX; /* a reply, a connection or room in a socket will wake it */
+        if (part->stall_since_us != 0) {
+            int64_t stall_end = cqr_deadline_us(part->stall_since_us, job->plans[0].timeout_us);
+            if (stall_end < at)
+                at = stall_end;
+        }
+        if (at < next)
+            next = at;
+    }
+    return next;
+}
+
+void cqr_job_session_stop(struct lane *lane, struct cqlring_session *session)
+{
+    for (struct job_part *part = lane->parts; part != NULL; part = part->next_part)
+        if (part->job->session == session) {
+            cqlring_error error;
+            memset(&error, 0, sizeof error);
+            cqr_error(&error, CQLRING_CLOSED, "the session was closed while the job ran");
+            stop_with(part->job, JOB_STOP_SINK, CQLRING_CLOSED, &error); /* what is in flight may still finish */
+        }
+}
+
+void cqr_job_session_final(struct lane *lane, struct cqlring_session *session)
+{
+    for (struct job_part *part = lane->parts; part != NULL; part = part->next_part)
+        if (part->job->session == session) {
+            atomic_fetch_or_explicit(&part->job->stop, JOB_STOP_CLOSE, memory_order_release);
+            part->final = true;
+            for (struct op *op = part->head, *next; op != NULL; op = next) {
+                next = op->next;
+                if (op->state != OP_SETTLED)
+                    cqr_op_abort(lane, op, CQLRING_CLOSED, "the session was closed before its answer came");
+            }
+        }
+}
+
+/* ---- hand-over ---- */
+
+static void start_run(struct lane *lane, struct lane_message *message)
+{
+    struct job_part *part = (struct job_part *)(void *)message;
+    part->next_part = lane->parts;
+    if (lane->parts != NULL)
+        lane->parts->link_part = &part->next_part;
+    part->link_part = &lane->parts;
+    lane->parts = part;
+    part->tokens_at_us = lane->now_us;
+    cqr_session_op_begin(lane, part->job->session);
+    if (lane->stopping || !cqr_session_takes(lane, part->job->session)) {
+        cqlring_error error;
+        memset(&error, 0, sizeof error);
+        cqr_error(&error, CQLRING_CLOSED, "the session is closed");
+        stop_with(part->job, JOB_STOP_CLOSE, CQLRING_CLOSED, &error);
+    }
+}
+
+static void poke_run(struct lane *lane, struct lane_message *message)
+{
+    struct job_part *part = (struct job_part *)(void *)((char *)message - offsetof(struct job_part, poke_message));
+    (void)lane;
+    atomic_store_explicit(&part->poke_posted, 0, memory_order_release);
+    part->sink_waits = false;
+    if (part->source_state == SOURCE_LATER)
+        part->source_wake_us = 0;
+    cqlring_future_release(&part->job->future);
+}
+
+static void dispose(cqlring_future *future)
+{
+    struct job *job = (struct job *)(void *)future;
+    for (uint32_t i = 0; i < job->statement_count; i++)
+        cqlring_prepared_release(job->statements[i]);
+    cqr_failure_free(future->error);
+    if (job->reason_failure != NULL && &job->reason_failure->error != future->error)
+        cqr_failure_free(&job->reason_failure->error);
+    cqlring_session_release(job->session);
+    struct runtime_core *runtime = future->runtime;
+    cqr_mem_free(job->parts);
+    cqr_mem_free(job->plans);
+    cqr_mem_free(job->statements);
+    cqr_mem_free(job->payload);
+    cqr_mem_free(job);
+    cqr_runtime_release(runtime);
+}
+
+static struct job *job_of(const cqlring_future *future)
+{
+    return future != NULL && future->kind == FUTURE_JOB && future->fork_generation == cqr_fork_generation() ? (struct job *)(uintptr_t)future : NULL;
+}
+
+void cqlring_job_poke(cqlring_future *future)
+{
+    struct job *job = job_of(future);
+    for (uint32_t i = 0; job != NULL && i < job->part_count; i++) {
+        struct job_part *part = &job->parts[i];
+        if (atomic_exchange_explicit(&part->poke_posted, 1, memory_order_acq_rel) != 0)
+            continue;
+        cqlring_future_retain(future);
+        if (!cqr_lane_post(part->lane, &part->poke_message))
+            cqlring_future_release(future);
+    }
+}
+
+static void job_cancel(cqlring_future *future)
+{
+    struct job *job = (struct job *)(void *)future;
+    cqlring_error error;
+    memset(&error, 0, sizeof error);
+    cqr_error(&error, CQLRING_CANCELLED, "cancelled by the application");
+    stop_with(job, JOB_STOP_CANCEL, CQLRING_CANCELLED, &error);
+    cqlring_job_poke(future);
+}
+
+void cqlring_job_pause(cqlring_future *future)
+{
+    struct job *job = job_of(future);
+    if (job != NULL)
+        atomic_store_explicit(&job->paused, 1, memory_order_release);
+}
+
+void cqlring_job_resume(cqlring_future *future)
+{
+    struct job *job = job_of(future);
+    if (job == NULL)
+        return;
+    atomic_store_explicit(&job->paused, 0, memory_order_release);
+    cqlring_job_poke(future);
+}
+
+void cqlring_job_rate(cqlring_future *future, double rows_per_s, double bytes_per_s)
+{
+    struct job *job = job_of(future);
+    if (job == NULL)
+        return;
+    atomic_store_explicit(&job->rows_per_s, rows_per_s > 0 ? rows_per_s : 0, memory_order_relaxed);
+    atomic_store_explicit(&job->bytes_per_s, bytes_per_s > 0 ? bytes_per_s : 0, memory_order_relaxed);
+    cqlring_job_poke(future);
+}
+
+void cqlring_job_summary(const cqlring_future *future, cqlring_summary *summary)
+{
+    memset(summary, 0, sizeof *summary);
+    struct job *job = job_of(future);
+    if (job == NULL)
+        return;
+    summary->rows = atomic_load_explicit(&job->rows, memory_order_relaxed);
+    summary->failed = atomic_load_explicit(&job->failed, memory_order_relaxed);
+    summary->may_have_been_applied = atomic_load_explicit(&job->maybe_applied, memory_order_relaxed);
+    summary->retries = atomic_load_explicit(&job->retries, memory_order_relaxed);
+    summary->low_water = atomic_load_explicit(&job->low_water, memory_order_relaxed);
+    summary->bytes_sent = atomic_load_explicit(&job->bytes_sent, memory_order_relaxed);
+    summary->started_us = atomic_load_explicit(&job->started_us, memory_order_relaxed);
+    summary->ended_us = atomic_load_explicit(&job->ended_us, memory_order_relaxed);
+}
+
+static cqlring_status options_check(const cqlring_job_options *options, cqlring_error *error)
+{
+    if (options->struct_size < sizeof *options)
+        return cqr_error(error, CQLRING_INVALID, "job options: struct_size is %zu, expected %zu: set it to sizeof(cqlring_job_options)",
+                         options->struct_size, sizeof *options);
+    if (options->window > WINDOW_MAX)
+        return cqr_error(error, CQLRING_INVALID, "job options: window of %u rows (1 to %d, 0 for %d)", options->window, WINDOW_MAX, WINDOW);
+    if (!(options->rows_per_s >= 0) || !(options->bytes_per_s >= 0))
+        return cqr_error(error, CQLRING_INVALID, "job options: a rate is 0 (no limit) or positive");
+    return CQLRING_OK;
+}
+
+cqlring_status cqlring_execute_concurrent(cqlring_session *session, cqlring_prepared *const *statements, uint32_t statement_count,
+                                          const cqlring_source *sources, const cqlring_sink *sinks, uint32_t pair_count,
+                                          const cqlring_job_options *options, cqlring_future **future, cqlring_error *error)
+{
+    cqlring_job_options defaults = {.struct_size = sizeof defaults};
+    if (options == NULL)
+        options = &defaults;
+    if (session == NULL || statements == NULL || statement_count == 0 || sources == NULL || pair_count == 0 || future == NULL)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_execute_concurrent: session, at least one statement and one source, and future must be given");
+    if (session->fork_generation != cqr_fork_generation())
+        return cqr_error(error, CQLRING_FORKED, "cqlring_execute_concurrent: the session belongs to the parent process; open one in the child");
+    if (statement_count > 65535 || pair_count > 1024)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_execute_concurrent: %u statements, %u sources (65535 and 1024 at most)", statement_count, pair_count);
+    cqlring_status status = options_check(options, error);
+    if (status != CQLRING_OK)
+        return status;
+    for (uint32_t i = 0; i < statement_count; i++)
+        if (statements[i] == NULL || statements[i]->cluster != session->cluster)
+            return cqr_error(error, CQLRING_INVALID, "cqlring_execute_concurrent: statement %u is %s", i, statements[i] == NULL ? "NULL" : "of another cluster");
+    for (uint32_t i = 0; i < pair_count; i++)
+        if (sources[i].next == NULL || (sinks != NULL && sinks[i].deliver == NULL))
+            return cqr_error(error, CQLRING_INVALID, "cqlring_execute_concurrent: source or sink %u has no function", i);
+    if (atomic_load_explicit(&session->state, memory_order_acquire) != HANDLE_OPEN)
+        return cqr_error(error, CQLRING_CLOSED, "cqlring_execute_concurrent: the session is closed");
+
+    struct op_plan plan;
+    status = cqr_plan_make(&plan, session, options->execution, error);
+    if (status != CQLRING_OK)
+        return status;
+    if (plan.params.paging_state.data != NULL)
+        return cqr_error(error, CQLRING_INVALID, "job options: a paging state belongs to a single execution");
+    struct runtime_core *runtime = session->cluster->runtime;
+    struct job *job = cqr_mem_zalloc(sizeof *job);
+    if (job != NULL) {
+        uint64_t extra = (uint64_t)plan.params.keyspace.size;
+        for (uint32_t i = 0; i < plan.params.payload_count; i++)
+            extra += sizeof(struct string_pair) + (uint64_t)plan.params.payload[i].key.size +
+                     (uint64_t)(plan.params.payload[i].value.size > 0 ? plan.params.payload[i].value.size : 0);
+        job->plans = cqr_mem_array(statement_count, sizeof *job->plans);
+        job->statements = cqr_mem_array(statement_count, sizeof *job->statements);
+        job->parts = cqr_mem_array(pair_count, sizeof *job->parts);
+        job->payload = cqr_mem_alloc((size_t)extra);
+    }
+    if (job == NULL || job->plans == NULL || job->statements == NULL || job->parts == NULL || job->payload == NULL) {
+        if (job != NULL) {
+            cqr_mem_free(job->plans);
+            cqr_mem_free(job->statements);
+            cqr_mem_free(job->parts);
+            cqr_mem_free(job->payload);
+        }
+        cqr_mem_free(job);
+        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_execute_concurrent: out of memory");
+    }
+    uint8_t *at = (uint8_t *)(job->payload + plan.params.payload_count);
+    for (uint32_t i = 0; i < plan.params.payload_count; i++) {
+        struct string_pair pair = plan.params.payload[i];
+        memcpy(at, pair.key.data, (size_t)pair.key.size);
+        job->payload[i].key = (cqlring_bytes){at, pair.key.size};
+        at += pair.key.size;
+        if (pair.value.size > 0)
+            memcpy(at, pair.value.data, (size_t)pair.value.size);
+        job->payload[i].value = (cqlring_bytes){at, pair.value.size};
+        at += pair.value.size > 0 ? pair.value.size : 0;
+    }
+    if (plan.params.payload_count > 0)
+        plan.params.payload = job->payload;
+    if (plan.params.keyspace.size > 0) {
+        memcpy(at, plan.params.keyspace.data, (size_t)plan.params.keyspace.size);
+        plan.params.keyspace.data = at;
+    }
+    cqr_future_init(&job->future, FUTURE_JOB, cqr_runtime_retain(runtime), dispose);
+    job->future.cancel = job_cancel;
+    job->session = cqr_session_retain(session);
+    job->statement_count = statement_count;
+    plan.patient = plan.retry;
+    for (uint32_t i = 0; i < statement_count; i++) {
+        job->statements[i] = cqr_prepared_retain(statements[i]);
+        job->plans[i] = plan;
+        cqr_plan_finish(&job->plans[i], OPCODE_EXECUTE, cqr_prepared_version(statements[i])->is_read);
+    }
+    job->window = options->window != 0 ? options->window : WINDOW;
+    job->bytes_max = options->bytes_max != 0 ? options->bytes_max : BYTES_MAX;
+    job->errors_max = options->errors_max;
+    job->rows_max = options->rows_max;
+    job->ordered = options->ordered != 0;
+    job->skip_successes = options->skip_successes != 0;
+    atomic_store_explicit(&job->rows_per_s, options->rows_per_s, memory_order_relaxed);
+    atomic_store_explicit(&job->bytes_per_s, options->bytes_per_s, memory_order_relaxed);
+    atomic_flag_clear(&job->reason_taken);
+    job->part_count = pair_count;
+    atomic_store_explicit(&job->parts_left, pair_count, memory_order_relaxed);
+    atomic_store_explicit(&job->started_us, cqr_now_us(), memory_order_relaxed);
+    uint32_t first = atomic_fetch_add_explicit(&session->next_lane, pair_count, memory_order_relaxed);
+    for (uint32_t i = 0; i < pair_count; i++) {
+        struct job_part *part = &job->parts[i];
+        part->job = job;
+        part->lane = &runtime->lanes[(first + i) % runtime->lane_count];
+        part->source = sources[i];
+        part->has_sink = sinks != NULL;
+        if (sinks != NULL)
+            part->sink = sinks[i];
+        part->message.run = start_run;
+        part->poke_message.run = poke_run;
+    }
+    *future = &job->future;
+    for (uint32_t i = 0; i < pair_count; i++)
+        if (!cqr_lane_post(job->parts[i].lane, &job->parts[i].message)) {
+            cqlring_error closed;
+            memset(&closed, 0, sizeof closed);
+            cqr_error(&closed, CQLRING_CLOSED, "the runtime has ended");
+            stop_with(job, JOB_STOP_CLOSE, CQLRING_CLOSED, &closed);
+            if (atomic_fetch_sub_explicit(&job->parts_left, 1, memory_order_acq_rel) == 1)
+                job_end(job);
+        }
+    return CQLRING_OK;
+}

@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Links: one per node, each with its connection, its reconnect timer and why the last connect failed. Submitter. */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "driver/lane.h"
+#include "driver/policy.h"
+#include "driver/runtime.h"
+#include "driver/session.h"
+
+enum { STABLE_US = 1000000 }; /* a connection that lived shorter counts as a failed connect (RC-24) */
+
+/* ---- links ---- */
+
+static void probe_done(struct lane *lane, struct op *op, void *context)
+{
+    (void)context;
+    struct conn *conn = op->conn;
+    if (conn == NULL || op->status == CQLRING_LOST)
+        return; /* the connection is down already */
+    conn->writer.probing = false;
+    if (op->status == CQLRING_TIMEOUT) {
+        char why[200];
+        snprintf(why, sizeof why, "no answer to a heartbeat in %lld ms", (long long)(op->plan->timeout_us / 1000));
+        cqr_writer_shut(conn, CQLRING_LOST, why);
+    }
+    (void)lane;
+}
+
+static void probe(struct lane *lane, struct conn *conn, int64_t timeout_us)
+{
+    if (!conn->writer.probing)
+        conn->writer.probing = cqr_own_request(lane, conn, OPCODE_OPTIONS, (cqlring_bytes){NULL, 0}, (cqlring_bytes){NULL, 0}, timeout_us, probe_done, NULL);
+}
+
+static void suspect(struct lane *lane, struct conn *conn)
+{
+    conn->writer.suspect = true;
+    if (conn->node != NULL)
+        atomic_fetch_add_explicit(&((struct cqlring_node *)(uintptr_t)conn->node)->suspects, 1, memory_order_relaxed);
+    cqr_log(&lane->runtime->log, CQLRING_LOG_WARN, "%s is silent with %u requests waiting: no new rows for it until it answers", conn->text,
+            conn->writer.in_flight);
+}
+
+void cqr_conn_trust(struct lane *lane, struct conn *conn)
+{
+    conn->writer.suspect = false;
+    if (conn->node != NULL)
+        atomic_fetch_sub_explicit(&((struct cqlring_node *)(uintptr_t)conn->node)->suspects, 1, memory_order_relaxed);
+    lane->waiting_retry = true;
+}
+
+static struct cqlring_cluster *cluster_of(const struct pool_link *link)
+{
+    return link->pool != NULL ? link->pool->cluster : link->context;
+}
+
+void cqr_conn_watch(struct lane *lane, struct conn *conn)
+{
+    struct conn_writer *writer = &conn->writer;
+    if (writer->state == WRITER_CONNECTING) {
+        struct cqlring_cluster *cluster = conn->home != NULL ? cluster_of(conn->home) : NULL;
+        char why[200];
+        snprintf(why, sizeof why, "connect to %s: TCP, TLS and startup were not through after %lld ms", conn->text,
+                 cluster != NULL ? (long long)(cluster->connect_timeout_us / 1000) : 0);
+        cqr_writer_shut(conn, CQLRING_TIMEOUT, why);
+        return;
+    }
+    if (writer->state != WRITER_UP || writer->shut || conn->home == NULL)
+        return;
+    const struct cqlring_cluster *cluster = cluster_of(conn->home);
+    int64_t now = lane->now_us, next = INT64_MAX;
+    if (cluster->heartbeat_us >= 0) {
+        if (now - writer->received_us >= cluster->heartbeat_us)
+            probe(lane, conn, cluster->connect_timeout_us);
+        next = now - writer->received_us >= cluster->heartbeat_us ? now + cluster->heartbeat_us : writer->received_us + cluster->heartbeat_us;
+    }
+    if (cluster->suspect_after_us >= 0 && writer->in_flight > 0) {
+        int64_t silent_since = writer->waiting_since_us > writer->received_us ? writer->waiting_since_us : writer->received_us;
+        if (now - silent_since >= cluster->suspect_after_us) {
+            if (!writer->suspect)
+                suspect(lane, conn);
+            probe(lane, conn, cluster->connect_timeout_us);
+            if (!writer->probing && now - silent_since >= cluster->suspect_after_us + cluster->connect_timeout_us)
+                cqr_writer_shut(conn, CQLRING_LOST, "silent, and no room to ask it anything");
+            silent_since = now;
+        }
+        if (silent_since + cluster->suspect_after_us < next)
+            next = silent_since + cluster->suspect_after_us;
+    }
+    if (next != INT64_MAX)
+        cqr_wheel_arm(&lane->wheel, &writer->watch, next);
+}
+
+static void opening_check(struct pool *pool)
+{
+    struct lane *lane = pool->lane;
+    if (pool->opening == NULL)
+        return;
+    cqlring_status status = CQLRING_OK;
+    char why[400] = "";
+    if (pool->up_count == 0) {
+        if (pool->connecting_count > 0 && !pool->closing)
+            return;
+        status = CQLRING_UNREACHABLE;
+        bool same = true;
+        cqlring_status first = CQLRING_OK;
+        for (uint32_t i = 0; i < pool->link_count; i++) {
+            struct pool_link *link = pool->links[i];
+            if (link == NULL || !link->wanted)
+                continue;
+            if (first == CQLRING_OK)
+                first = link->last_status;
+            same = same && link->last_status == first;
+            size_t length = strlen(why);
+            if (link->last_text[0] != '\0')
+                snprintf(why + length, sizeof why - length, "%s%s", length > 0 ? "; " : "", link->last_text);
+        }
+        if (same && first != CQLRING_OK && first != CQLRING_LOST && first != CQLRING_TIMEOUT)
+            status = first; /* all for the same reason: wrong password, unknown keyspace, certificate */
+        if (why[0] == '\0')
+            snprintf(why, sizeof why, "no node of the local datacenter \"%s\" is known",
+                     pool->cluster->local_datacenter != NULL ? pool->cluster->local_datacenter : pool->cluster->guessed_datacenter);
+        if (pool->closing) {
+            status = CQLRING_CLOSED;
+            snprintf(why, sizeof why, "closed while it was opening");
+        }
+    }
+    while (pool->opening != NULL) {
+        struct session_opening *opening = pool->opening;
+        pool->opening = opening->next;
+        cqr_session_pool_ready(lane, opening, status, why);
+    }
+}
+
+void cqr_link_connect(struct lane *lane, struct pool_link *link)
+{
+    struct pool *pool = link->pool;
+    struct cqlring_cluster *cluster = pool->cluster;
+    if (link->conn != NULL || !link->wanted || pool->closing || lane->stopping)
+        return;
+    cqr_wheel_disarm(&lane->wheel, &link->timer);
+    pool->config.version = (uint8_t)atomic_load_explicit(&cluster->version, memory_order_relaxed);
+    struct conn_request request = {.cluster = cluster,
+                                   .node = link->node,
+                                   .address = link->node->address,
+                                   .text = link->node->text,
+                                   .tls_name = link->node->contact_name,
+                                   .tls = cluster->tls,
+                                   .config = &pool->config,
+                                   .in_flight_max = cluster->inflight_per_connection,
+                                   .frame_size_max = cluster->frame_size_max,
+                                   .connect_timeout_us = cluster->connect_timeout_us};
+    if (lane->conn_count < lane->conn_max)
+        link->conn = cqr_conn_create(lane, link, &request);
+    if (link->conn == NULL) {
+        snprintf(link->last_text, sizeof link->last_text, "%s: %s", link->node->text,
+                 lane->conn_count < lane->conn_max ? "out of memory" : "the runtime's connections_max is reached");
+        link->last_status = CQLRING_NO_MEMORY;
+        cqr_wheel_arm(&lane->wheel, &link->timer, lane->now_us + cluster->reconnect_max_us);
+        return;
+    }
+    link->conn->writer.suspect_after_us = cluster->suspect_after_us;
+    pool->connecting_count++;
+}
+
+void cqr_link_timer(struct lane *lane, struct pool_link *link)
+{
+    cqr_link_connect(lane, link);
+    opening_check(link->pool);
+}
+
+void cqr_link_up(struct lane *lane, struct conn *conn)
+{
+    struct pool_link *link = conn->home;
+    conn->writer.state = WRITER_UP;
+    conn->writer.received_us = lane->now_us;
+    cqr_count(&lane->stats.connections_opened, 1);
+    cqr_wheel_disarm(&lane->wheel, &conn->writer.watch);
+    if (conn->writer.shut || link == NULL) { /* given up while it was coming up */
+        cqr_transport_shutdown(&conn->transport);
+        return;
+    }
+    link->up = true;
+    link->ever_up = true;
+    link->up_since_us = lane->now_us;
+    link->last_text[0] = '\0';
+    cqr_conn_watch(lane, conn);
+    if (link->pool == NULL) {
+        link->changed(lane, link, true);
+        return;
+    }
+    struct pool *pool = link->pool;
+    pool->connecting_count--;
+    pool->up_count++;
+    conn->writer.counted = true;
+    atomic_fetch_add_explicit(&link->node->connections, 1, memory_order_relaxed);
+    cqr_log(&lane->runtime->log, CQLRING_LOG_INFO, "connected to %s (v%u%s%s%s)", conn->text, conn->dialect.version,
+            conn->compression == COMPRESSION_LZ4 ? ", lz4" : "", conn->tls != NULL ? ", " : "", conn->tls != NULL ? cqr_transport_tls_version(&conn->transport) : "");
+    lane->waiting_retry = true;
+    opening_check(pool);
+}
+
+/* The version was refused: every connection of the cluster steps down. */
+static void version_lower(struct cqlring_cluster *cluster, uint8_t version)
+{
+    unsigned current = atomic_load_explicit(&cluster->version, memory_order_relaxed);
+    while (version < current && !atomic_compare_exchange_weak_explicit(&cluster->version, &current, version, memory_order_relaxed, memory_order_relaxed)) {
+    }
+}
+
+void cqr_link_down(struct lane *lane, struct conn *conn)
+{
+    struct pool_link *link = conn->home;
+    bool was_up = conn->writer.state == WRITER_UP;
+    if (was_up)
+        cqr_count(&lane->stats.connections_lost, 1);
+    if (conn->node != NULL && was_up) {
+        struct cqlring_node *node = (struct cqlring_node *)(uintptr_t)conn->node;
+        atomic_fetch_sub_explicit(&node->in_flight, conn->writer.inflight_published, memory_order_relaxed);
+        if (conn->writer.suspect)
+            atomic_fetch_sub_explicit(&node->suspects, 1, memory_order_relaxed);
+        if (conn->writer.counted)
+            atomic_fetch_sub_explicit(&node->connections, 1, memory_order_relaxed);
+    }
+    if (link == NULL)
+        return;
+    link->conn = NULL;
+    bool link_was_up = link->up;
+    link->up = false;
+    link->last_status = conn->writer.shut ? conn->writer.shut_status : conn->down_status;
+    snprintf(link->last_text, sizeof link->last_text, "%s", conn->writer.shut ? conn->writer.shut_text : conn->down_text);
+    struct cqlring_cluster *cluster = cluster_of(link);
+    if (conn->version_next != 0 && !was_up)
+        version_lower(cluster, conn->version_next);
+    if (link->pool == NULL) {
+        link->retry_version = conn->version_next != 0;
+        link->changed(lane, link, false);
+        return;
+    }
+    struct pool *pool = link->pool;
+    if (link_was_up) {
+        pool->up_count--;
+        cqr_log(&lane->runtime->log, CQLRING_LOG_WARN, "lost the connection to %s: %s", conn->text, link->last_text);
+    } else {
+        pool->connecting_count--;
+    }
+    if (conn->version_next != 0 && !was_up) {
+        cqr_link_connect(lane, link);
+    } else {
+        if (link_was_up && lane->now_us - link->up_since_us >= STABLE_US)
+            link->attempts = 0;
+        else
+            link->attempts++;
+        if (!link_was_up)
+            cqr_log(&lane->runtime->log, link->attempts == 1 ? CQLRING_LOG_WARN : CQLRING_LOG_INFO, "connect failed (%u): %s", link->attempts, link->last_text);
+        if (link->wanted && !pool->closing && !lane->stopping) {
+            int64_t delay = cqr_reconnect_delay_us(link->attempts, cluster->reconnect_min_us, cluster->reconnect_max_us, cqr_random(&lane->random));
+            if (delay == 0)
+                cqr_link_connect(lane, link);
+            else
+                cqr_wheel_arm(&lane->wheel, &link->timer, lane->now_us + delay);
+        }
+    }
+    lane->waiting_retry = true;
+    opening_check(pool);
+}
+
+void cqr_link_auth(struct lane *lane, struct conn *conn)
+{
+    struct cqlring_cluster *cluster = conn->home != NULL ? cluster_of(conn->home) : NULL;
+    (void)lane;
+    conn->token_size = -2;
+    if (cluster != NULL && cluster->user != NULL) {
+        uint32_t size = 0;
+        if (cqr_auth_plain(cqlring_text(cluster->user), cqlring_text(cluster->password), conn->token, sizeof conn->token, &size) == CQLRING_OK)
+            conn->token_size = (int32_t)size;
+    }
+    cqr_conn_command(conn, COMMAND_AUTH);
+}
+
+static void link_drop(struct lane *lane, struct pool_link *link, const char *why)
+{
+    link->wanted = false;
+    cqr_wheel_disarm(&lane->wheel, &link->timer);
+    if (link->conn != NULL) {
+        if (link->up) {
+            link->up = false;
+            link->pool->up_count--;
+        } else {
+            link->pool->connecting_count--;
+        }
+        struct conn *conn = link->conn;
+        link->conn = NULL;
+        conn->home = NULL;
+        cqr_writer_shut(conn, CQLRING_CLOSED, why);
+    }
+}
+
+/* ---- pools ---- */
+
+static void routes_forget(struct pool *pool)
+{
+    memset(pool->routes, 0, sizeof pool->routes);
+    for (uint32_t i = 0; i < pool->table_count; i++) {
+        cqr_replica_table_fini(pool->tables[i]);
+        cqr_mem_free(pool->tables[i]);
+    }
+    pool->table_count = 0;
+}
+
+static struct pool_link *link_make(struct pool *pool, struct cqlring_node *node)
+{
+    struct pool_link *link = cqr_mem_zalloc(sizeof *link);
+    if (link == NULL)
+        return NULL;
+    link->pool = pool;
+    link->node = node;
+    link->timer.kind = TIMER_LINK;
+    pool->links[node->index] = link;
+    return link;
+}
+
+void cqr_pool_topology(struct pool *pool, struct topology *topology)
+{
+    struct lane *lane = pool->lane;
+    routes_forget(pool);
+    cqr_topology_release(pool->topology);
+    pool->topology = cqr_topology_retain(topology);
+    if (topology->place_count > pool->link_count) {
+        struct pool_link **links = cqr_mem_realloc(pool->links, topology->place_count * sizeof *links);
+        if (links == NULL)
+            return; /* the nodes that were known stay; the next snapshot tries again */
+        for (uint32_t i = pool->link_count; i < topology->place_count; i++)
+            links[i] = NULL;
+        pool->links = links;
+        pool->link_count = topology->place_count;
+    }
+    for (uint32_t i = 0; i < pool->link_count; i++)
+        if (pool->links[i] != NULL)
+            pool->links[i]->seen = false;
+    for (uint32_t i = 0; i < topology->node_count; i++) {
+        struct cqlring_node *node = topology->nodes[i];
+        if (!node->is_local)
+            continue;
+        struct pool_link *link = pool->links[node->index];
+        if (link == NULL && (link = link_make(pool, node)) == NULL)
+            continue;
+        link->seen = true;
+        if (link->conn != NULL && !cqr_address_equal(&link->conn->address, &node->address)) {
+            link_drop(lane, link, "the node has a new address"); /* the same host_id: the same node (its rows go on there) */
+        }
+        if (!link->wanted) {
+            link->wanted = true;
+            link->attempts = 0;
+        }
+        if (link->conn == NULL && link->timer.link == NULL)
+            cqr_link_connect(lane, link);
+    }
+    for (uint32_t i = 0; i < pool->link_count; i++)
+        if (pool->links[i] != NULL && !pool->links[i]->seen && pool->links[i]->wanted)
+            link_drop(lane, pool->links[i], "the node has left the cluster");
+    lane->waiting_retry = true;
+    opening_check(pool);
+}
+
+void cqr_pool_node_hint(struct pool *pool, struct cqlring_node *node, bool up)
+{
+    struct pool_link *link = node->index < pool->link_count ? pool->links[node->index] : NULL;
+    if (link == NULL || !up || link->conn != NULL || !link->wanted)
+        return; /* DOWN: only the connection itself knows (RC-22) */
+    link->attempts = 0;
+    cqr_link_connect(pool->lane, link);
+}
+
+struct pool *cqr_pool_get(struct lane *lane, struct cqlring_cluster *cluster, const char *keyspace)
+{
+    for (struct pool *pool = lane->pools; pool != NULL; pool = pool->next)
+        if (pool->cluster == cluster && !pool->closing && strcmp(pool->keyspace, keyspace) == 0) {
+            pool->users++;
+            return pool;
+        }
+    struct pool *pool = cqr_mem_zalloc(sizeof *pool);
+    if (pool == NULL)
+        return NULL;
+    pool->lane = lane;
+    pool->cluster = cluster;
+    pool->users = 1;
+    snprintf(pool->keyspace, sizeof pool->keyspace, "%s", keyspace);
+    pool->config = cluster->config;
+    pool->config.keyspace = cqlring_text(pool->keyspace);
+    pool->next = lane->pools;
+    lane->pools = pool;
+    pthread_mutex_lock(&cluster->lock);
+    struct topology *topology = cluster->topology != NULL ? cqr_topology_retain(cluster->topology) : NULL;
+    pthread_mutex_unlock(&cluster->lock);
+    if (topology != NULL) {
+        cqr_pool_topology(pool, topology);
+        cqr_topology_release(topology);
+    }
+    return pool;
+}
+
+void cqr_pool_put(struct pool *pool)
+{
+    if (--pool->users > 0)
+        return;
+    struct lane *lane = pool->lane;
+    pool->closing = true;
+    for (uint32_t i = 0; i < pool->link_count; i++)
+        if (pool->links[i] != NULL)
+            link_drop(lane, pool->links[i], "the session is closed");
+    opening_check(pool);
+    struct pool **at = &lane->pools;
+    while (*at != pool)
+        at = &(*at)->next;
+    *at = pool->next;
+    routes_forget(pool);
+    cqr_topology_release(pool->topology);
+    for (uint32_t i = 0; i < pool->link_count; i++)
+        cqr_mem_free(pool->links[i]);
+    cqr_mem_free(pool->links);
+    cqr_mem_free(pool);
+}
+
+void cqr_pool_wait(struct pool *pool, struct session_opening *opening)
+{
+    opening->next = pool->opening;
+    pool->opening = opening;
+    opening_check(pool);
+}
+
+void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (session == NULL || size == 0)
+        return;
+    const struct pool *pool = session->lanes[lane->index].pool;
+    for (uint32_t i = 0; pool != NULL && i < pool->link_count; i++) {
+        const struct pool_link *link = pool->links[i];
+        size_t length = strlen(text);
+        if (link != NULL && link->wanted && link->last_text[0] != '\0' && length + 2 < size)
+            snprintf(text + length, size - length, "%s%s", length > 0 ? "; " : "", link->last_text);
+    }
+}

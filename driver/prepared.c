@@ -1,0 +1,625 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Prepared statements: the cache, versions, re-prepare inside the driver. */
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "driver/execution.h"
+#include "driver/fork.h"
+#include "driver/lane.h"
+#include "driver/prepared.h"
+#include "driver/runtime.h"
+#include "driver/session.h"
+#include "serialize/type.h"
+
+enum { STATEMENT_ARENA_MAX = 64 << 20, REPLY_UNKNOWN = 64 << 10, REPLY_WINDOW = 64 };
+
+struct prepare_waiter {
+    struct prepare_waiter *next;
+    struct execution *execution;
+};
+
+/* ---- life ---- */
+
+static uint64_t hash_text(const char *keyspace, const void *text, size_t size)
+{
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (const char *at = keyspace; *at != '\0'; at++)
+        hash = (hash ^ (uint8_t)*at) * UINT64_C(1099511628211);
+    hash = (hash ^ 0xFF) * UINT64_C(1099511628211);
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ ((const uint8_t *)text)[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+static void versions_free(struct statement_version *version)
+{
+    while (version != NULL) {
+        struct statement_version *older = version->older;
+        cqr_column_set_release(version->bind);
+        cqr_column_set_release(version->result);
+        cqr_mem_free(version);
+        version = older;
+    }
+}
+
+static void statement_free(struct cqlring_prepared *prepared)
+{
+    versions_free(atomic_load_explicit(&prepared->current, memory_order_acquire));
+    struct cqlring_cluster *cluster = prepared->cluster;
+    cqr_mem_free(prepared->keyspace);
+    cqr_mem_free(prepared->text);
+    cqr_mem_free(prepared);
+    cqlring_cluster_release(cluster);
+}
+
+static void cache_remove(struct cqlring_prepared *prepared)
+{
+    if (prepared->link == NULL)
+        return;
+    *prepared->link = prepared->next;
+    if (prepared->next != NULL)
+        prepared->next->link = prepared->link;
+    prepared->link = NULL;
+}
+
+struct cqlring_prepared *cqr_prepared_retain(struct cqlring_prepared *prepared)
+{
+    atomic_fetch_add_explicit(&prepared->references, 1, memory_order_relaxed);
+    return prepared;
+}
+
+void cqlring_prepared_release(cqlring_prepared *prepared)
+{
+    if (prepared == NULL)
+        return;
+    if (prepared->fork_generation != cqr_fork_generation())
+        return; /* a child has no use for it, and its locks may be held for ever */
+    struct cqlring_cluster *cluster = prepared->cluster;
+    /* the cache holds no reference: under its lock, so that nobody finds a statement that is being freed */
+    pthread_mutex_lock(&cluster->lock);
+    bool last = atomic_fetch_sub_explicit(&prepared->references, 1, memory_order_acq_rel) == 1;
+    if (last)
+        cache_remove(prepared);
+    pthread_mutex_unlock(&cluster->lock);
+    if (last)
+        statement_free(prepared);
+}
+
+/* ---- versions ---- */
+
+uint32_t cqr_version_reply_expected(const struct statement_version *version)
+{
+    return atomic_load_explicit(&version->reply_max, memory_order_relaxed);
+}
+
+void cqr_version_reply_seen(struct statement_version *version, uint32_t size)
+{
+    /* largest of the window under way, and of the last whole one; several lanes may lose one another's notes, no harm */
+    if (size > 0xFFFFFF)
+        size = 0xFFFFFF;
+    uint32_t window = atomic_load_explicit(&version->reply_window, memory_order_relaxed);
+    uint32_t count = (window & 0xFF) + 1, largest = window >> 8;
+    largest = size > largest ? size : largest;
+    uint32_t known = atomic_load_explicit(&version->reply_max, memory_order_relaxed);
+    if (count >= REPLY_WINDOW) {
+        atomic_store_explicit(&version->reply_max, largest, memory_order_relaxed);
+        count = largest = 0;
+    } else if (size > known || (known == REPLY_UNKNOWN && version->older == NULL && count == 1 && window == 0)) {
+        atomic_store_explicit(&version->reply_max, size, memory_order_relaxed);
+    }
+    atomic_store_explicit(&version->reply_window, largest << 8 | count, memory_order_relaxed);
+}
+
+static bool bytes_equal(const void *a, size_t a_size, cqlring_bytes b)
+{
+    return b.size >= 0 && (size_t)b.size == a_size && (a_size == 0 || memcmp(a, b.data, a_size) == 0);
+}
+
+static bool columns_equal(const struct column_set *a, const struct column_set *b)
+{
+    if (a == NULL || b == NULL)
+        return a == b;
+    if (a->columns.count != b->columns.count || (a->columns.array == NULL) != (b->columns.array == NULL))
+        return false;
+    for (uint32_t i = 0; a->columns.array != NULL && i < a->columns.count; i++) {
+        const struct column *left = &a->columns.array[i], *right = &b->columns.array[i];
+        if (!bytes_equal(left->name.data, (size_t)left->name.size, right->name) || !cqr_type_equal(left->type, right->type))
+            return false;
+    }
+    return true;
+}
+
+static void version_swap(struct cqlring_prepared *prepared, struct statement_version *version)
+{
+    struct statement_version *current = atomic_load_explicit(&prepared->current, memory_order_acquire);
+    do {
+        version->older = current;
+        /* release: pairs with the acquire of cqr_prepared_version */
+    } while (!atomic_compare_exchange_weak_explicit(&prepared->current, &current, version, memory_order_acq_rel, memory_order_acquire));
+}
+
+static bool starts_with_word(const char *text, size_t size, const char *word)
+{
+    size_t at = 0;
+    while (at < size && (text[at] == ' ' || text[at] == '\n' || text[at] == '\t' || text[at] == '\r'))
+        at++;
+    size_t length = strlen(word);
+    if (size - at < length)
+        return false;
+    for (size_t i = 0; i < length; i++)
+        if ((text[at + i] | 0x20) != word[i])
+            return false;
+    return true;
+}
+
+static struct column_set *set_from(const struct columns *columns, struct arena *arena)
+{
+    struct column_set *set = cqr_column_set_create();
+    if (set == NULL)
+        return NULL;
+    set->columns = *columns;
+    set->columns.paging_state = set->columns.new_metadata_id = (cqlring_bytes){NULL, 0};
+    if (arena != NULL) {
+        cqr_arena_fini(&set->arena);
+        set->arena = *arena;
+        memset(arena, 0, sizeof *arena);
+    }
+    cqr_column_set_seal(set);
+    return set;
+}
+
+cqlring_status cqr_prepared_learn(struct cqlring_prepared *prepared, const struct dialect *dialect, cqlring_bytes body,
+                                  struct statement_version **out, struct failure **failure)
+{
+    struct arena arena;
+    cqr_arena_init(&arena, STATEMENT_ARENA_MAX);
+    struct prepared_body answer;
+    cqlring_status status = cqr_decode_prepared(dialect, body, &arena, &answer);
+    if (status != CQLRING_OK) {
+        cqr_arena_fini(&arena);
+        *failure = cqr_failure_make(status, "PREPARE: the PREPARED answer cannot be read (%s)", cqlring_status_text(status));
+        return status;
+    }
+    struct statement_version *version = cqr_mem_zalloc(sizeof *version);
+    if (version == NULL)
+        goto no_memory;
+    if (answer.id.size <= 0 || answer.id.size > STATEMENT_ID_MAX || answer.result_metadata_id.size > STATEMENT_ID_MAX ||
+        answer.pk_count > KEY_PARTS_MAX) {
+        cqr_mem_free(version);
+        cqr_arena_fini(&arena);
+        *failure = cqr_failure_make(CQLRING_PROTOCOL, "PREPARE: statement id of %d bytes, metadata id of %d, %u key parts: more than can be kept",
+                                    answer.id.size, answer.result_metadata_id.size, answer.pk_count);
+        return CQLRING_PROTOCOL;
+    }
+    version->prepared = prepared;
+    version->id_size = (uint16_t)answer.id.size;
+    memcpy(version->id, answer.id.data, version->id_size);
+    if (answer.result_metadata_id.data != NULL) {
+        version->metadata_id_size = (uint16_t)answer.result_metadata_id.size;
+        memcpy(version->metadata_id, answer.result_metadata_id.data, version->metadata_id_size);
+    }
+    version->key_count = answer.pk_count;
+    for (uint16_t i = 0; i < answer.pk_count; i++) {
+        version->key_parts[i] = answer.pk_indexes[i];
+        if (answer.pk_indexes[i] >= answer.bind.count)
+            version->key_count = 0; /* no routing by what is not there */
+    }
+    version->is_lwt = answer.is_lwt;
+    version->is_read = starts_with_word(prepared->text, prepared->text_size, "select");
+    const struct column *first = answer.bind.count > 0 && answer.bind.array != NULL         ? answer.bind.array
+                                 : answer.result.count > 0 && answer.result.array != NULL ? answer.result.array
+                                                                                          : NULL;
+    if (first != NULL)
+        snprintf(version->keyspace, sizeof version->keyspace, "%.*s", first->keyspace.size, (const char *)first->keyspace.data);
+    atomic_init(&version->reply_max, REPLY_UNKNOWN);
+    bool has_result = (answer.result.flags & ROWS_NO_METADATA) == 0 && answer.result.count > 0;
+    if (has_result) {
+        /* result columns share the arena with the bind columns: decode them again into one of their own, so that the two sets
+           can die apart */
+        struct arena own;
+        cqr_arena_init(&own, STATEMENT_ARENA_MAX);
+        struct prepared_body again;
+        if (cqr_decode_prepared(dialect, body, &own, &again) != CQLRING_OK || (version->result = set_from(&again.result, &own)) == NULL) {
+            cqr_arena_fini(&own);
+            goto no_memory;
+        }
+    }
+    version->bind = set_from(&answer.bind, &arena);
+    if (version->bind == NULL)
+        goto no_memory;
+
+    struct statement_version *current = atomic_load_explicit(&prepared->current, memory_order_acquire);
+    if (current != NULL && bytes_equal(current->id, current->id_size, answer.id) &&
+        current->metadata_id_size == version->metadata_id_size && memcmp(current->metadata_id, version->metadata_id, version->metadata_id_size) == 0 &&
+        columns_equal(current->bind, version->bind) && columns_equal(current->result, version->result)) {
+        versions_free(version);
+        *out = current;
+        return CQLRING_OK;
+    }
+    version_swap(prepared, version);
+    *out = version;
+    return CQLRING_OK;
+
+no_memory:
+    if (version != NULL)
+        versions_free(version);
+    cqr_arena_fini(&arena);
+    *failure = cqr_failure_make(CQLRING_NO_MEMORY, "PREPARE: out of memory");
+    return CQLRING_NO_MEMORY;
+}
+
+void cqr_prepared_metadata(struct statement_version *old, struct column_set *columns, cqlring_bytes id)
+{
+    struct cqlring_prepared *prepared = old->prepared;
+    struct statement_version *current = cqr_prepared_version(prepared);
+    if (id.size > STATEMENT_ID_MAX || bytes_equal(current->metadata_id, current->metadata_id_size, id))
+        return; /* known already: many requests in flight learn of one change */
+    struct statement_version *version = cqr_mem_zalloc(sizeof *version);
+    if (version == NULL)
+        return; /* the old id stays: the server will tell again */
+    *version = *old;
+    version->older = NULL;
+    version->bind = old->bind != NULL ? cqr_column_set_retain(old->bind) : NULL;
+    version->result = cqr_column_set_retain(columns);
+    version->metadata_id_size = (uint16_t)(id.size > 0 ? id.size : 0);
+    if (version->metadata_id_size > 0)
+        memcpy(version->metadata_id, id.data, version->metadata_id_size);
+    version_swap(prepared, version);
+}
+
+/* ---- re-prepare ---- */
+
+struct reprepare {
+    struct reprepare *next;
+    struct cqlring_prepared *prepared;
+    struct conn *conn;
+    struct op *waiting; /* through op->link */
+};
+
+void cqr_reprepare_forget(struct lane *lane, struct op *op)
+{
+    for (struct reprepare *reprepare = lane->reprepares; reprepare != NULL; reprepare = reprepare->next)
+        for (struct op **at = &reprepare->waiting; *at != NULL; at = &(*at)->link)
+            if (*at == op) {
+                *at = op->link;
+                op->link = NULL;
+                return;
+            }
+}
+
+static void reprepare_end(struct lane *lane, struct reprepare *reprepare, struct conn *conn, struct statement_version *version, struct failure *failure)
+{
+    struct reprepare **at = &lane->reprepares;
+    while (*at != reprepare)
+        at = &(*at)->next;
+    *at = reprepare->next;
+    struct op *op = reprepare->waiting;
+    while (op != NULL) {
+        struct op *next = op->link;
+        op->link = NULL;
+        cqr_wheel_disarm(&lane->wheel, &op->timer);
+        if (version == NULL) {
+            struct failure *own = cqr_failure_copy(&failure->error);
+            op->phase = CQLRING_NOT_SENT; /* it was refused as unknown: nothing was done */
+            cqr_op_settle(lane, op, own->error.status, own);
+        } else if (op->plan->opcode == OPCODE_EXECUTE && op->version != version && !columns_equal(op->version->bind, version->bind)) {
+            /* PS-12: the bytes were made for other types */
+            uint32_t i = 0;
+            const struct columns *was = &op->version->bind->columns, *now = &version->bind->columns;
+            while (i < was->count && i < now->count && cqr_type_equal(was->array[i].type, now->array[i].type))
+                i++;
+            struct failure *changed = cqr_failure_make(
+                CQLRING_TYPE, "EXECUTE: the type of bind marker \"%.*s\" has changed on the server since the statement was prepared: prepare it again",
+                i < was->count ? was->array[i].name.size : 1, i < was->count ? (const char *)was->array[i].name.data : "?");
+            op->phase = CQLRING_NOT_SENT;
+            cqr_op_settle(lane, op, CQLRING_TYPE, changed);
+        } else {
+            if (op->plan->opcode == OPCODE_EXECUTE)
+                op->version = version;
+            op->state = OP_NEW;
+            if (conn != NULL)
+                cqr_op_issue_on(lane, op, conn);
+            else
+                cqr_op_issue(lane, op);
+        }
+        op = next;
+    }
+    cqlring_prepared_release(reprepare->prepared);
+    cqr_mem_free(reprepare);
+}
+
+static void reprepare_done(struct lane *lane, struct op *own, void *context)
+{
+    struct reprepare *reprepare = context;
+    struct conn *conn = reprepare->conn;
+    struct statement_version *version = NULL;
+    struct failure *failure = NULL;
+    if (own->status == CQLRING_OK) {
+        if (cqr_prepared_learn(reprepare->prepared, &conn->dialect, own->reply_body, &version, &failure) == CQLRING_OK)
+            cqr_count(&lane->stats.reprepares, 1);
+    } else if (own->status == CQLRING_LOST) {
+        version = cqr_prepared_version(reprepare->prepared); /* try on another connection */
+        conn = NULL;
+    }
+    reprepare_end(lane, reprepare, conn, version, failure != NULL ? failure : own->failure);
+    if (failure != NULL)
+        cqr_failure_free(&failure->error);
+}
+
+void cqr_reprepare(struct lane *lane, struct op *op, struct cqlring_prepared *prepared)
+{
+    struct conn *conn = op->conn;
+    struct reprepare *reprepare = lane->reprepares;
+    while (reprepare != NULL && (reprepare->prepared != prepared || reprepare->conn != conn))
+        reprepare = reprepare->next;
+    op->state = OP_WAIT_PREPARE;
+    if (reprepare == NULL) {
+        reprepare = cqr_mem_zalloc(sizeof *reprepare);
+        if (reprepare == NULL) {
+            cqr_op_settle(lane, op, CQLRING_NO_MEMORY, cqr_failure_make(CQLRING_NO_MEMORY, "EXECUTE: out of memory for a re-prepare"));
+            return;
+        }
+        reprepare->prepared = cqr_prepared_retain(prepared);
+        reprepare->conn = conn;
+        reprepare->next = lane->reprepares;
+        lane->reprepares = reprepare;
+        cqlring_bytes keyspace = {NULL, 0};
+        if (prepared->request_keyspace)
+            keyspace = cqlring_text(prepared->keyspace);
+        if (!cqr_own_request(lane, conn, OPCODE_PREPARE, (cqlring_bytes){prepared->text, (int32_t)prepared->text_size}, keyspace,
+                             12000000, reprepare_done, reprepare)) {
+            /* no room on it now: elsewhere, or later */
+            struct statement_version *version = cqr_prepared_version(prepared);
+            reprepare->waiting = op;
+            op->link = NULL;
+            reprepare_end(lane, reprepare, NULL, version, NULL);
+            return;
+        }
+    }
+    op->link = reprepare->waiting;
+    reprepare->waiting = op;
+    if (op->deadline_us != INT64_MAX)
+        cqr_wheel_arm(&lane->wheel, &op->timer, op->deadline_us);
+}
+
+/* ---- prepare ---- */
+
+static void waiters_end(struct cqlring_prepared *prepared, const struct failure *failure)
+{
+    struct cqlring_cluster *cluster = prepared->cluster;
+    pthread_mutex_lock(&cluster->lock);
+    struct prepare_waiter *waiter = prepared->waiters;
+    prepared->waiters = NULL;
+    if (failure == NULL)
+        prepared->ready = true;
+    else
+        cache_remove(prepared); /* the next one asks again */
+    pthread_mutex_unlock(&cluster->lock);
+    while (waiter != NULL) {
+        struct prepare_waiter *next = waiter->next;
+        cqlring_future *future = &waiter->execution->future;
+        if (failure == NULL) {
+            future->status = CQLRING_OK;
+            future->value = cqr_prepared_retain(prepared);
+        } else {
+            struct failure *own = cqr_failure_copy(&failure->error);
+            future->status = failure->error.status;
+            future->error = &own->error;
+        }
+        cqr_future_complete(future);
+        cqr_mem_free(waiter);
+        waiter = next;
+    }
+}
+
+/* The PREPARE was answered, or was not. */
+static void prepare_finished(struct lane *lane, struct execution *execution, struct op *op)
+{
+    struct cqlring_prepared *prepared = execution->context;
+    struct statement_version *version;
+    struct failure *failure = NULL;
+    (void)lane;
+    if (op->status != CQLRING_OK)
+        waiters_end(prepared, op->failure);
+    else if (cqr_prepared_learn(prepared, &op->conn->dialect, op->reply_body, &version, &failure) != CQLRING_OK)
+        waiters_end(prepared, failure);
+    else
+        waiters_end(prepared, NULL);
+    if (failure != NULL)
+        cqr_failure_free(&failure->error);
+    cqlring_prepared_release(prepared); /* the asking's own reference */
+}
+
+static struct cqlring_prepared *statement_make(struct cqlring_cluster *cluster, const char *keyspace, cqlring_bytes cql, uint64_t hash, bool request_keyspace)
+{
+    struct cqlring_prepared *prepared = cqr_mem_zalloc(sizeof *prepared);
+    if (prepared == NULL)
+        return NULL;
+    prepared->keyspace = cqr_mem_text(keyspace, strlen(keyspace));
+    prepared->text = cqr_mem_text(cql.data, (size_t)cql.size);
+    if (prepared->keyspace == NULL || prepared->text == NULL) {
+        cqr_mem_free(prepared->keyspace);
+        cqr_mem_free(prepared->text);
+        cqr_mem_free(prepared);
+        return NULL;
+    }
+    prepared->text_size = (uint32_t)cql.size;
+    prepared->hash = hash;
+    prepared->request_keyspace = request_keyspace;
+    prepared->fork_generation = cqr_fork_generation();
+    atomic_init(&prepared->references, 1);
+    prepared->cluster = cqr_cluster_retain(cluster);
+    struct cqlring_prepared **bucket = &cluster->prepared.buckets[hash % PREPARED_BUCKETS];
+    prepared->next = *bucket;
+    prepared->link = bucket;
+    if (*bucket != NULL)
+        (*bucket)->link = &prepared->next;
+    *bucket = prepared;
+    return prepared;
+}
+
+cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, const cqlring_execution *how, cqlring_future **future, cqlring_error *error)
+{
+    if (session == NULL || future == NULL || cql.size <= 0 || cql.data == NULL)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_prepare: session, cql and future must be given");
+    if (session->fork_generation != cqr_fork_generation())
+        return cqr_error(error, CQLRING_FORKED, "cqlring_prepare: the session belongs to the parent process; open one in the child");
+    if (atomic_load_explicit(&session->state, memory_order_acquire) != HANDLE_OPEN)
+        return cqr_error(error, CQLRING_CLOSED, "cqlring_prepare: the session is closed");
+    struct cqlring_cluster *cluster = session->cluster;
+    bool request_keyspace = how != NULL && how->struct_size >= sizeof(cqlring_execution) && how->keyspace.size > 0;
+    char keyspace[64];
+    if (request_keyspace) {
+        if (how->keyspace.size >= (int32_t)sizeof keyspace)
+            return cqr_error(error, CQLRING_INVALID, "cqlring_prepare: a keyspace name of %d characters (48 at most)", how->keyspace.size);
+        if (atomic_load_explicit(&cluster->version, memory_order_relaxed) < PROTO_V5)
+            return cqr_error(error, CQLRING_INVALID, "cqlring_prepare: a keyspace for one statement needs protocol v5; open a session with that keyspace");
+        snprintf(keyspace, sizeof keyspace, "%.*s", how->keyspace.size, (const char *)how->keyspace.data);
+    } else {
+        snprintf(keyspace, sizeof keyspace, "%s", session->keyspace);
+    }
+    uint64_t hash = hash_text(keyspace, cql.data, (size_t)cql.size);
+
+    /* what may fail comes before the lock */
+    struct op_plan plan;
+    cqlring_status status = cqr_plan_make(&plan, session, how, error);
+    if (status != CQLRING_OK)
+        return status;
+    struct request_body *body = cqr_body_make_own(OPCODE_PREPARE, cql, plan.timeout_us);
+    struct prepare_waiter *waiter = cqr_mem_zalloc(sizeof *waiter);
+    struct execution *execution = NULL;
+    if (body != NULL) {
+        body->session = cqr_session_retain(session);
+        body->plan.session = session;
+        body->plan.retry = true;
+        body->plan.idempotent = true;
+        body->plan.params.tracing = false;
+        execution = cqr_execution_make(cluster->runtime, body, FUTURE_PREPARED);
+        if (execution == NULL)
+            cqr_body_release(body);
+    }
+    if (execution == NULL || waiter == NULL) {
+        if (execution != NULL)
+            cqr_execution_abandon(execution);
+        cqr_mem_free(waiter);
+        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_prepare: out of memory");
+    }
+    waiter->execution = execution;
+
+    pthread_mutex_lock(&cluster->lock);
+    struct cqlring_prepared *prepared = cluster->prepared.buckets[hash % PREPARED_BUCKETS];
+    while (prepared != NULL && (prepared->hash != hash || prepared->text_size != (uint32_t)cql.size || strcmp(prepared->keyspace, keyspace) != 0 ||
+                                prepared->request_keyspace != request_keyspace || memcmp(prepared->text, cql.data, prepared->text_size) != 0))
+        prepared = prepared->next;
+    bool known = prepared != NULL, ready = false;
+    if (!known)
+        prepared = statement_make(cluster, keyspace, cql, hash, request_keyspace);
+    else
+        cqr_prepared_retain(prepared);
+    if (prepared != NULL) {
+        ready = prepared->ready;
+        if (!ready) {
+            waiter->next = prepared->waiters;
+            prepared->waiters = waiter;
+        }
+    }
+    pthread_mutex_unlock(&cluster->lock);
+    if (prepared == NULL) {
+        cqr_execution_abandon(execution);
+        cqr_mem_free(waiter);
+        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_prepare: out of memory");
+    }
+    *future = &execution->future;
+    if (ready) {
+        execution->future.status = CQLRING_OK;
+        execution->future.value = prepared; /* the reference goes with it */
+        cqr_mem_free(waiter);
+        cqr_future_complete(&execution->future);
+        return CQLRING_OK;
+    }
+    if (known) { /* somebody else's PREPARE is under way: waiters_end completes this future too */
+        cqlring_prepared_release(prepared);
+        return CQLRING_OK;
+    }
+    /* the asking is an execution of its own: the caller's future may be released before it ends */
+    struct request_body *asked = cqr_body_retain(body);
+    asked->plan.params.keyspace = request_keyspace ? (cqlring_bytes){prepared->keyspace, (int32_t)strlen(prepared->keyspace)} : (cqlring_bytes){NULL, 0};
+    struct execution *asking = cqr_execution_make(cluster->runtime, asked, FUTURE_EXECUTE);
+    if (asking == NULL) {
+        cqr_body_release(asked);
+        struct failure *failure = cqr_failure_make(CQLRING_NO_MEMORY, "cqlring_prepare: out of memory");
+        waiters_end(prepared, failure);
+        cqr_failure_free(&failure->error);
+        cqlring_prepared_release(prepared);
+        return CQLRING_OK; /* the future tells */
+    }
+    asking->finished = prepare_finished;
+    asking->context = prepared;
+    cqlring_future_release(&asking->future); /* nobody waits for this one but the completer */
+    struct lane *lane = &cluster->runtime->lanes[atomic_fetch_add_explicit(&session->next_lane, 1, memory_order_relaxed) % cluster->runtime->lane_count];
+    if (cqr_execution_post(asking, lane, NULL) != CQLRING_OK) {
+        struct failure *failure = cqr_failure_make(CQLRING_CLOSED, "cqlring_prepare: the runtime has ended");
+        waiters_end(prepared, failure);
+        cqr_failure_free(&failure->error);
+        cqlring_prepared_release(prepared);
+    }
+    return CQLRING_OK;
+}
+
+cqlring_status cqlring_prepare_sync(cqlring_session *session, const char *cql, cqlring_prepared **prepared, cqlring_error *error)
+{
+    cqlring_future *future = NULL;
+    if (prepared == NULL)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_prepare_sync: prepared must be given");
+    cqlring_status status = cqlring_prepare(session, cqlring_text(cql), NULL, &future, error);
+    if (status != CQLRING_OK)
+        return status;
+    status = cqlring_future_wait(future, -1, error);
+    if (status == CQLRING_OK)
+        *prepared = cqlring_future_prepared(future);
+    cqlring_future_release(future);
+    return status;
+}
+
+/* ---- questions ---- */
+
+uint32_t cqlring_prepared_bind_count(const cqlring_prepared *prepared)
+{
+    const struct statement_version *version = cqr_prepared_version((struct cqlring_prepared *)(uintptr_t)prepared);
+    return version->bind->columns.count;
+}
+
+bool cqlring_prepared_bind_column(const cqlring_prepared *prepared, uint32_t index, cqlring_column *column)
+{
+    const struct statement_version *version = cqr_prepared_version((struct cqlring_prepared *)(uintptr_t)prepared);
+    return cqr_column_set_public(version->bind, index, column);
+}
+
+bool cqlring_prepared_result_column(const cqlring_prepared *prepared, uint32_t index, cqlring_column *column)
+{
+    const struct statement_version *version = cqr_prepared_version((struct cqlring_prepared *)(uintptr_t)prepared);
+    return version->result != NULL && cqr_column_set_public(version->result, index, column);
+}
+
+int32_t cqlring_prepared_find(const cqlring_prepared *prepared, const char *name, uint32_t from)
+{
+    const struct statement_version *version = cqr_prepared_version((struct cqlring_prepared *)(uintptr_t)prepared);
+    char wanted[512];
+    size_t size = 0;
+    bool quoted = name[0] == '"';
+    for (const char *at = name + (quoted ? 1 : 0); *at != '\0' && size + 1 < sizeof wanted; at++) {
+        if (quoted && *at == '"') {
+            if (at[1] != '"')
+                break;
+            at++;
+        }
+        wanted[size++] = quoted || *at < 'A' || *at > 'Z' ? *at : (char)(*at | 0x20);
+    }
+    for (uint32_t i = from; i < version->bind->columns.count; i++)
+        if (bytes_equal(wanted, size, version->bind->columns.array[i].name))
+            return (int32_t)i;
+    return -1;
+}

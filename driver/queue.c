@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The queue: applications submit from any thread and reap on one; no library thread enters the application. Completions come
+   through a ring whose one producer is the submitter of the queue's lane and whose one consumer is the reaping thread. */
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "driver/execution.h"
+#include "driver/fork.h"
+#include "driver/prepared.h"
+#include "driver/result.h"
+#include "driver/runtime.h"
+#include "driver/session.h"
+#include "driver/wake.h"
+
+enum { CAPACITY = 1024, CAPACITY_MAX = 32768 };
+static const uint64_t QUEUE_BYTES_MAX = 16 << 20;
+
+enum { QUEUE_OPEN, QUEUE_CLOSED, QUEUE_ABANDONED };
+
+struct finished {
+    cqlring_completion completion;
+    uint32_t size;                  /* what it is charged with until it is reaped */
+};
+
+struct cqlring_queue {
+    atomic_uint references;
+    uint32_t fork_generation;
+    struct cqlring_session *session; /* a reference */
+    struct lane *lane;
+    uint32_t capacity;
+    uint64_t bytes_max;
+    atomic_uint state;
+    atomic_uint used;               /* accepted and not yet reaped */
+    atomic_uint under_way;          /* accepted and not yet finished */
+    _Atomic(uint64_t) bytes;
+    _Atomic(uint64_t) low_water;
+
+    /* the ring */
+    _Alignas(64) atomic_uint tail;  /* submitter */
+    _Alignas(64) atomic_uint head;  /* reaper */
+    uint32_t mask;
+    struct finished *ring;
+    atomic_uint signal;             /* 0: the reaper waits for `want` */
+    atomic_uint want;
+    atomic_uint fd_armed;
+    _Atomic(int) fd;                /* -1 none */
+
+    /* submitter */
+    struct queue_item *first, *last; /* accepted, not finished, in order */
+    uint64_t next_row;
+    struct lane_message end_message; /* abandon, close */
+    atomic_uint end_posted;
+};
+
+/* What an execution of a queue carries. */
+struct queue_item {
+    struct queue_item *next, *prev;
+    struct cqlring_queue *queue;
+    struct execution *execution;
+    struct lane_message message;
+};
+
+static void queue_free(struct cqlring_queue *queue)
+{
+    uint32_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    for (; head != atomic_load_explicit(&queue->tail, memory_order_acquire); head++)
+        cqlring_completions_release(&queue->ring[head & queue->mask].completion, 1);
+    int fd = atomic_load_explicit(&queue->fd, memory_order_acquire);
+    if (fd >= 0)
+        cqr_wake_close(fd);
+    struct runtime_core *runtime = queue->session->cluster->runtime;
+    cqr_runtime_retain(runtime);
+    cqlring_session_release(queue->session);
+    cqr_mem_free(queue->ring);
+    cqr_mem_free(queue);
+    cqr_runtime_release(runtime);
+}
+
+void cqlring_queue_release(cqlring_queue *queue)
+{
+    if (queue == NULL || queue->fork_generation != cqr_fork_generation())
+        return;
+    if (atomic_fetch_sub_explicit(&queue->references, 1, memory_order_acq_rel) == 1)
+        queue_free(queue);
+}
+
+cqlring_status cqlring_queue_open(const cqlring_queue_options *options, cqlring_queue **queue, cqlring_error *error)
+{
+    if (options == NULL || queue == NULL || options->struct_size < sizeof *options || options->session == NULL)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_queue_open: options with struct_size (%zu) and a session, and queue, must be given", sizeof *options);
+    if (options->capacity > CAPACITY_MAX)
+        return cqr_error(error, CQLRING_INVALID, "queue options: capacity %u (1 to %d)", options->capacity, CAPACITY_MAX);
+    struct cqlring_session *session = options->session;
+    if (session->fork_generation != cqr_fork_generation())
+        return cqr_error(error, CQLRING_FORKED, "cqlring_queue_open: the session belongs to the parent process; open one in the child");
+    if (atomic_load_explicit(&session->state, memory_order_acquire) != HANDLE_OPEN)
+        return cqr_error(error, CQLRING_CLOSED, "cqlring_queue_open: the session is closed");
+    struct cqlring_queue *made = cqr_mem_aligned(64, sizeof *made);
+    uint32_t capacity = options->capacity != 0 ? options->capacity : CAPACITY, size = 1;
+    while (size < capacity)
+        size *= 2;
+    struct finished *ring = cqr_mem_array(size, sizeof *ring);
+    if (made == NULL || ring == NULL) {
+        cqr_mem_free(made);
+        cqr_mem_free(ring);
+        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_queue_open: out of memory for %u completions", capacity);
+    }
+    made->ring = ring;
+    made->mask = size - 1;
+    made->capacity = capacity;
+    made->bytes_max = options->bytes_max != 0 ? options->bytes_max : QUEUE_BYTES_MAX;
+    made->fork_generation = cqr_fork_generation();
+    made->session = cqr_session_retain(session);
+    struct runtime_core *runtime = session->cluster->runtime;
+    made->lane = &runtime->lanes[atomic_fetch_add_explicit(&session->next_lane, 1, memory_order_relaxed) % runtime->lane_count];
+    atomic_init(&made->references, 1);
+    atomic_init(&made->signal, 1);
+    atomic_init(&made->fd, -1);
+    *queue = made;
+    return CQLRING_OK;
+}
+
+/* ---- submit ---- */
+
+uint32_t cqlring_queue_room(const cqlring_queue *handle)
+{
+    struct cqlring_queue *queue = (struct cqlring_queue *)(uintptr_t)handle;
+    unsigned used = atomic_load_explicit(&queue->used, memory_order_relaxed);
+    return used < queue->capacity && atomic_load_explicit(&queue->bytes, memory_order_relaxed) < queue->bytes_max ? queue->capacity - used : 0;
+}
+
+static bool reserve_slot(struct cqlring_queue *queue, uint32_t size)
+{
+    unsigned used = atomic_fetch_add_explicit(&queue->used, 1, memory_order_relaxed);
+    uint64_t bytes = atomic_fetch_add_explicit(&queue->bytes, size, memory_order_relaxed);
+    if (used < queue->capacity && (used == 0 || bytes + size <= queue->bytes_max))
+        return true;
+    atomic_fetch_sub_explicit(&queue->used, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&queue->bytes, size, memory_order_relaxed);
+    return false;
+}
+
+static uint32_t available(struct cqlring_queue *queue)
+{
+    return atomic_load_explicit(&queue->tail, memory_order_seq_cst) - atomic_load_explicit(&queue->head, memory_order_seq_cst);
+}
+
+static void reaper_wake(struct cqlring_queue *queue)
+{
+    if (atomic_load_explicit(&queue->signal, memory_order_seq_cst) == 0 && atomic_exchange_explicit(&queue->signal, 1, memory_order_seq_cst) == 0) {
+        cqr_futex_wake(&queue->signal, 1);
+        cqr_count(&queue->lane->stats.wakes_waiter, 1);
+    }
+}
+
+static void fd_wake(struct cqlring_queue *queue)
+{
+    if (atomic_load_explicit(&queue->fd_armed, memory_order_seq_cst) != 0 && atomic_exchange_explicit(&queue->fd_armed, 0, memory_order_seq_cst) != 0)
+        cqr_wake_signal(atomic_load_explicit(&queue->fd, memory_order_acquire));
+}
+
+static bool is_over(struct cqlring_queue *queue)
+{
+    unsigned state = atomic_load_explicit(&queue->state, memory_order_seq_cst);
+    return state == QUEUE_ABANDONED || (state == QUEUE_CLOSED && atomic_load_explicit(&queue->under_way, memory_order_seq_cst) == 0);
+}
+
+static void queue_finished(struct lane *lane, struct execution *execution, struct op *op)
+{
+    struct queue_item *item = execution->context;
+    struct cqlring_queue *queue = item->queue;
+    (void)lane;
+    if (item->prev != NULL)
+        item->prev->next = item->next;
+    else
+        queue->first = item->next;
+    if (item->next != NULL)
+        item->next->prev = item->prev;
+    else
+        queue->last = item->prev;
+    atomic_store_explicit(&queue->low_water, queue->first != NULL ? queue->first->execution->row : queue->next_row, memory_order_relaxed);
+    if (atomic_load_explicit(&queue->state, memory_order_acquire) == QUEUE_ABANDONED) {
+        atomic_fetch_sub_explicit(&queue->used, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&queue->bytes, execution->body->size, memory_order_relaxed);
+    } else {
+        uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+        struct finished *finished = &queue->ring[tail & queue->mask];
+        cqr_completion_fill(&finished->completion, op);
+        finished->completion.row = execution->row;
+        finished->completion.tag = execution->body->tag;
+        finished->size = execution->body->size;
+        if (op->result != NULL && op->result->paging_state.data != NULL)
+            cqr_result_keep_request(op->result, execution->body);
+        op->result = NULL;
+        op->failure = NULL;
+        atomic_store_explicit(&queue->tail, tail + 1, memory_order_seq_cst);
+        if (available(queue) >= atomic_load_explicit(&queue->want, memory_order_seq_cst))
+            reaper_wake(queue);
+        fd_wake(queue);
+    }
+    if (atomic_fetch_sub_explicit(&queue->under_way, 1, memory_order_seq_cst) == 1 && atomic_load_explicit(&queue->state, memory_order_seq_cst) != QUEUE_OPEN) {
+        reaper_wake(queue);
+        fd_wake(queue);
+    }
+    cqr_mem_free(item);
+    cqlring_queue_release(queue);
+}
+
+/* In order of arrival at the submitter: that is the queue's order of acceptance. */
+static void item_run(struct lane *lane, struct lane_message *message)
+{
+    struct queue_item *item = (struct queue_item *)(void *)((char *)message - offsetof(struct queue_item, message));
+    struct cqlring_queue *queue = item->queue;
+    item->execution->row = queue->next_row++;
+    item->prev = queue->last;
+    if (queue->last != NULL)
+        queue->last->next = item;
+    else
+        queue->first = item;
+    queue->last = item;
+    cqr_session_op_begin(lane, item->execution->body->session);
+    if (atomic_load_explicit(&queue->state, memory_order_acquire) == QUEUE_ABANDONED)
+        item->execution->cancelled = true;
+    cqr_execution_start(lane, item->execution);
+}
+
+static cqlring_status item_post(struct cqlring_queue *queue, struct request_body *body, bool *full, cqlring_error *error)
+{
+    *full = false;
+    if (!reserve_slot(queue, body->size)) {
+        cqr_body_release(body);
+        *full = true;
+        return CQLRING_OK;
+    }
+    uint32_t size = body->size;
+    struct queue_item *item = cqr_mem_zalloc(sizeof *item);
+    struct execution *execution = item == NULL ? NULL : cqr_execution_make(queue->session->cluster->runtime, body, FUTURE_EXECUTE);
+    if (execution == NULL) {
+        cqr_mem_free(item);
+        cqr_body_release(body);
+        atomic_fetch_sub_explicit(&queue->used, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&queue->bytes, size, memory_order_relaxed);
+        return cqr_error(error, CQLRING_NO_MEMORY, "out of memory for a queued request");
+    }
+    item->queue = queue;
+    item->execution = execution;
+    item->message.run = item_run;
+    execution->finished = queue_finished;
+    execution->context = item;
+    execution->lane = queue->lane;
+    execution->accepted_us = queue->lane->net->call->now_us(queue->lane->net);
+    cqlring_future_release(&execution->future); /* the completer's reference is enough */
+    atomic_fetch_add_explicit(&queue->references, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&queue->under_way, 1, memory_order_seq_cst);
+    if (cqr_lane_post(queue->lane, &item->message))
+        return CQLRING_OK;
+    atomic_fetch_sub_explicit(&queue->under_way, 1, memory_order_seq_cst);
+    atomic_fetch_sub_explicit(&queue->used, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&queue->bytes, size, memory_order_relaxed);
+    cqlring_future_release(&execution->future);
+    cqr_mem_free(item);
+    cqlring_queue_release(queue);
+    return cqr_error(error, CQLRING_CLOSED, "the runtime has ended");
+}
+
+static cqlring_status submit_check(struct cqlring_queue *queue, const cqlring_request *request, cqlring_error *error)
+{
+    if (queue->fork_generation != cqr_fork_generation())
+        return cqr_error(error, CQLRING_FORKED, "the queue belongs to the parent process");
+    if (atomic_load_explicit(&queue->state, memory_order_acquire) != QUEUE_OPEN ||
+        atomic_load_explicit(&queue->session->state, memory_order_acquire) != HANDLE_OPEN)
+        return cqr_error(error, CQLRING_CLOSED, "the queue or its session is closed");
+    if (request->session != NULL && request->session != queue->session)
+        return cqr_error(error, CQLRING_INVALID, "a request of another session than the queue's");
+    if (request->prepared != NULL && request->prepared->cluster != queue->session->cluster)
+        return cqr_error(error, CQLRING_INVALID, "the statement was prepared on another cluster");
+    return CQLRING_OK;
+}
+
+cqlring_status cqlring_queue_submit(cqlring_queue *queue, const cqlring_request *requests, uint32_t count, uint32_t *accepted, cqlring_error *error)
+{
+    if (queue == NULL || accepted == NULL || (count > 0 && requests == NULL))
+        return cqr_error(error, CQLRING_INVALID, "cqlring_queue_submit: queue, requests and accepted must be given");
+    *accepted = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        cqlring_status status = submit_check(queue, &requests[i], error);
+        if (status != CQLRING_OK)
+            return status;
+        if (cqlring_queue_room(queue) == 0)
+            return CQLRING_OK;
+        cqlring_request request = requests[i];
+        request.session = queue->session;
+        struct request_body *body = NULL;
+        bool full = false;
+        status = cqr_body_make(&request, &body, error);
+        if (status == CQLRING_OK)
+            status = item_post(queue, body, &full, error);
+        if (status != CQLRING_OK || full)
+            return status;
+        ++*accepted;
+    }
+    return CQLRING_OK;
+}
+
+struct reservation {
+    uint32_t size;
+    _Alignas(16) uint8_t data[];
+};
+
+cqlring_status cqlring_queue_reserve(cqlring_queue *queue, uint32_t size, uint8_t **at, cqlring_error *error)
+{
+    if (queue == NULL || at == NULL || size < 2)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_queue_reserve: queue, at, and room for at least [short n] (2 bytes)");
+    uint32_t limit = queue->session->cluster->request_size_max;
+    if (size > limit)
+        return cqr_error(error, CQLRING_TOO_LARGE, "cqlring_queue_reserve: %u bytes, request_size_max is %u", size, limit);
+    if (cqlring_queue_room(queue) == 0)
+        return cqr_error(error, CQLRING_FULL, "the queue is full (%u requests, %llu bytes): reap", queue->capacity, (unsigned long long)queue->bytes_max);
+    struct reservation *reservation = cqr_mem_alloc(sizeof *reservation + size);
+    if (reservation == NULL)
+        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_queue_reserve: out of memory for %u bytes", size);
+    reservation->size = size;
+    *at = reservation->data;
+    return CQLRING_OK;
+}
+
+cqlring_status cqlring_queue_commit(cqlring_queue *queue, uint8_t *at, const cqlring_request *request, uint32_t size, cqlring_error *error)
+{
+    if (queue == NULL || at == NULL)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_queue_commit: queue and at must be given");
+    struct reservation *reservation = (struct reservation *)(void *)(at - offsetof(struct reservation, data));
+    cqlring_status status = CQLRING_OK;
+    if (size > 0) {
+        if (request == NULL || size > reservation->size)
+            return cqr_error(error, CQLRING_INVALID, "cqlring_queue_commit: a request, and at most the %u bytes reserved", reservation->size);
+        status = submit_check(queue, request, error);
+        struct request_body *body = NULL;
+        bool full = false;
+        cqlring_request own = *request;
+        own.session = queue->session;
+        if (status == CQLRING_OK)
+            status = cqr_body_make_encoded(&own, at, size, &body, error);
+        if (status == CQLRING_OK)
+            status = item_post(queue, body, &full, error);
+        if (full)
+            return cqr_error(error, CQLRING_FULL, "the queue is full: reap, then commit again"); /* the room stays reserved */
+    }
+    cqr_mem_free(reservation);
+    return status;
+}
+
+/* ---- reap ---- */
+
+static uint32_t take(struct cqlring_queue *queue, cqlring_completion *completions, uint32_t capacity)
+{
+    uint32_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    uint32_t count = atomic_load_explicit(&queue->tail, memory_order_acquire) - head;
+    if (count > capacity)
+        count = capacity;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct finished *finished = &queue->ring[(head + i) & queue->mask];
+        completions[i] = finished->completion;
+        bytes += finished->size;
+    }
+    atomic_store_explicit(&queue->head, head + count, memory_order_seq_cst);
+    atomic_fetch_sub_explicit(&queue->bytes, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&queue->used, count, memory_order_release);
+    return count;
+}
+
+uint32_t cqlring_queue_reap(cqlring_queue *queue, cqlring_completion *completions, uint32_t capacity, uint32_t want, int64_t timeout_us, cqlring_status *status)
+{
+    cqlring_status ignored;
+    if (status == NULL)
+        status = &ignored;
+    *status = CQLRING_INVALID;
+    if (queue == NULL || completions == NULL || capacity == 0 || (timeout_us != 0 && cqr_on_library_thread()))
+        return 0;
+    *status = CQLRING_FORKED;
+    if (queue->fork_generation != cqr_fork_generation())
+        return 0;
+    want = want > capacity ? capacity : want == 0 ? 1 : want;
+    if (want > queue->capacity)
+        want = queue->capacity;
+    *status = CQLRING_OK;
+    struct runtime_core *runtime = queue->session->cluster->runtime;
+    int64_t deadline = timeout_us == 0 ? 0 : cqr_deadline_us(cqr_now_us(), timeout_us);
+    atomic_store_explicit(&queue->want, want, memory_order_seq_cst);
+    while (available(queue) < want && !is_over(queue)) {
+        if (timeout_us == 0 || (deadline != INT64_MAX && cqr_now_us() >= deadline)) {
+            *status = CQLRING_TIMEOUT;
+            break;
+        }
+        atomic_store_explicit(&queue->signal, 0, memory_order_seq_cst);
+        if (available(queue) >= want || is_over(queue)) {
+            atomic_store_explicit(&queue->signal, 1, memory_order_seq_cst);
+            continue;
+        }
+        if (runtime->threads == CQLRING_THREADS_CALLER)
+            cqr_runtime_turn_until(runtime, &queue->signal, 1, deadline);
+        else
+            cqr_futex_wait(&queue->signal, 0, deadline);
+        atomic_store_explicit(&queue->signal, 1, memory_order_seq_cst);
+    }
+    uint32_t count = atomic_load_explicit(&queue->state, memory_order_acquire) == QUEUE_ABANDONED ? 0 : take(queue, completions, capacity);
+    if (is_over(queue) && available(queue) == 0 && count < want)
+        *status = CQLRING_CLOSED;
+    else if (count >= want)
+        *status = CQLRING_OK;
+    int fd = atomic_load_explicit(&queue->fd, memory_order_acquire);
+    if (fd >= 0 && count < capacity && !is_over(queue)) {
+        cqr_wake_clear(fd);
+        atomic_store_explicit(&queue->fd_armed, 1, memory_order_seq_cst);
+        if (available(queue) > 0 || is_over(queue))
+            fd_wake(queue);
+    }
+    return count;
+}
+
+int cqlring_queue_fd(cqlring_queue *queue)
+{
+    if (queue == NULL || queue->fork_generation != cqr_fork_generation())
+        return -1;
+    int fd = atomic_load_explicit(&queue->fd, memory_order_acquire);
+    if (fd >= 0)
+        return fd;
+    int made = cqr_wake_open();
+    if (made < 0)
+        return -1;
+    int none = -1;
+    if (!atomic_compare_exchange_strong_explicit(&queue->fd, &none, made, memory_order_acq_rel, memory_order_acquire)) {
+        cqr_wake_close(made);
+        return none;
+    }
+    atomic_store_explicit(&queue->fd_armed, 1, memory_order_seq_cst);
+    if (available(queue) > 0 || is_over(queue))
+        fd_wake(queue);
+    return made;
+}
+
+uint64_t cqlring_queue_low_water(const cqlring_queue *queue)
+{
+    return atomic_load_explicit(&((struct cqlring_queue *)(uintptr_t)queue)->low_water, memory_order_relaxed);
+}
+
+/* ---- cancel, abandon, close ---- */
+
+struct cancel_post {
+    struct lane_message message;
+    struct cqlring_queue *queue;
+    uint64_t tag;
+    bool all;
+    atomic_uint found;
+};
+
+static uint32_t items_cancel(struct lane *lane, struct cqlring_queue *queue, uint64_t tag, bool all)
+{
+    uint32_t found = 0;
+    for (struct queue_item *item = queue->first, *next; item != NULL; item = next) {
+        next = item->next;
+        if (!all && item->execution->body->tag != tag)
+            continue;
+        found++;
+        if (item->execution->op != NULL)
+            cqr_op_abort(lane, item->execution->op, CQLRING_CANCELLED, "cancelled by the application");
+        else
+            item->execution->cancelled = true;
+    }
+    return found;
+}
+
+static void cancel_run(struct lane *lane, struct lane_message *message)
+{
+    struct cancel_post *post = (struct cancel_post *)(void *)message;
+    items_cancel(lane, post->queue, post->tag, post->all);
+    struct cqlring_queue *queue = post->queue;
+    cqr_mem_free(post);
+    reaper_wake(queue);
+    cqlring_queue_release(queue);
+}
+
+static bool cancel_post(struct cqlring_queue *queue, uint64_t tag, bool all)
+{
+    struct cancel_post *post = cqr_mem_zalloc(sizeof *post);
+    if (post == NULL)
+        return false;
+    post->message.run = cancel_run;
+    post->queue = queue;
+    post->tag = tag;
+    post->all = all;
+    atomic_fetch_add_explicit(&queue->references, 1, memory_order_relaxed);
+    if (cqr_lane_post(queue->lane, &post->message))
+        return true;
+    cqr_mem_free(post);
+    cqlring_queue_release(queue);
+    return false;
+}
+
+cqlring_status cqlring_queue_cancel(cqlring_queue *queue, uint64_t tag)
+{
+    if (queue == NULL || queue->fork_generation != cqr_fork_generation())
+        return CQLRING_INVALID;
+    return cancel_post(queue, tag, false) ? CQLRING_OK : CQLRING_NO_MEMORY;
+}
+
+static void end(struct cqlring_queue *queue, unsigned state)
+{
+    if (queue == NULL || queue->fork_generation != cqr_fork_generation())
+        return;
+    unsigned was = atomic_load_explicit(&queue->state, memory_order_relaxed);
+    while (was < state && !atomic_compare_exchange_weak_explicit(&queue->state, &was, state, memory_order_seq_cst, memory_order_relaxed)) {
+    }
+    if (was < state && state == QUEUE_ABANDONED)
+        cancel_post(queue, 0, true);
+    if (is_over(queue)) {
+        reaper_wake(queue);
+        fd_wake(queue);
+    }
+}
+
+void cqlring_queue_abandon(cqlring_queue *queue)
+{
+    end(queue, QUEUE_ABANDONED);
+}
+
+void cqlring_queue_close(cqlring_queue *queue)
+{
+    end(queue, QUEUE_CLOSED);
+}

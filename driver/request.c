@@ -1,0 +1,603 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The way of one op on the submitter: issue, reply or loss or time-out, retry, settle. Every path ends in cqr_op_settle, once;
+   an op is never in two places. */
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "driver/execution.h"
+#include "driver/lane.h"
+#include "driver/policy.h"
+#include "driver/prepared.h"
+#include "driver/result.h"
+#include "driver/runtime.h"
+#include "driver/session.h"
+
+enum { OWN_OPS = 64, REPREPARES_MAX = 3 };
+
+/* ---- pool ---- */
+
+struct op *cqr_op_take(struct lane *lane, bool own)
+{
+    struct op *op = lane->op_free;
+    if (op == NULL || (!own && lane->op_count - lane->ops_used <= OWN_OPS))
+        return NULL;
+    lane->op_free = op->link;
+    lane->ops_used++;
+    memset(op, 0, sizeof *op);
+    op->state = OP_NEW;
+    op->timer.kind = TIMER_OP;
+    op->deadline_us = INT64_MAX;
+    op->attempt_deadline_us = INT64_MAX;
+    return op;
+}
+
+void cqr_op_give(struct lane *lane, struct op *op)
+{
+    assert(op->state == OP_NEW || op->state == OP_SETTLED);
+    cqr_values_release(lane, op);
+    cqlring_result_release(op->result);
+    cqlring_result_release(op->page);
+    if (op->failure != NULL)
+        cqr_failure_free(&op->failure->error);
+    cqr_block_release(op->reply_block);
+    op->state = OP_FREE;
+    op->link = lane->op_free;
+    lane->op_free = op;
+    lane->ops_used--;
+}
+
+const char *cqr_opcode_name(uint8_t opcode)
+{
+    switch (opcode) {
+    case OPCODE_EXECUTE:
+        return "EXECUTE";
+    case OPCODE_QUERY:
+        return "QUERY";
+    case OPCODE_BATCH:
+        return "BATCH";
+    case OPCODE_PREPARE:
+        return "PREPARE";
+    case OPCODE_OPTIONS:
+        return "OPTIONS";
+    default:
+        return "request";
+    }
+}
+
+static const char *node_text(const struct op *op)
+{
+    return op->node != NULL ? op->node->text : op->conn != NULL ? op->conn->text : "no node";
+}
+
+static bool is_write(const struct op *op)
+{
+    return !op->plan->is_read && (op->plan->opcode == OPCODE_EXECUTE || op->plan->opcode == OPCODE_QUERY || op->plan->opcode == OPCODE_BATCH);
+}
+
+/* ---- settle ---- */
+
+void cqr_op_settle(struct lane *lane, struct op *op, cqlring_status status, struct failure *failure)
+{
+    assert(op->state != OP_SETTLED && op->state != OP_FREE);
+    cqr_wheel_disarm(&lane->wheel, &op->timer);
+    op->state = OP_SETTLED;
+    op->status = status;
+    op->received_us = lane->now_us;
+    if (op->failure != NULL && op->failure != failure)
+        cqr_failure_free(&op->failure->error);
+    op->failure = failure;
+    op->may_continue = op->pages && status == CQLRING_OK && op->result != NULL && op->result->paging_state.data != NULL;
+    if (op->values_block != NULL && !op->may_continue)
+        cqr_values_release(lane, op);
+    cqr_count(&lane->stats.settled, 1);
+    lane->settled_this_turn++;
+    if (status != CQLRING_OK) {
+        cqr_count(&lane->stats.failed, 1);
+        if (!cqr_failure_is_static(failure)) {
+            cqlring_error *error = &failure->error;
+            error->phase = op->phase;
+            error->may_have_been_applied = op->maybe_applied;
+            error->attempts = op->attempts;
+            if (op->first_sent_us != 0) {
+                error->queued_us = (uint32_t)(op->first_sent_us - op->accepted_us);
+                error->in_flight_us = (uint32_t)(op->received_us - op->first_sent_us);
+            } else {
+                error->queued_us = (uint32_t)(op->received_us - op->accepted_us);
+            }
+            if (op->node != NULL || op->conn != NULL)
+                snprintf(error->node, sizeof error->node, "%s", node_text(op));
+        }
+    } else {
+        op->maybe_applied = false;
+    }
+    op->settled(lane, op);
+}
+
+/* ---- issue ---- */
+
+void cqr_op_start(struct lane *lane, struct op *op)
+{
+    const struct op_plan *plan = op->plan;
+    if (op->accepted_us == 0)
+        op->accepted_us = lane->now_us;
+    op->deadline_us = cqr_deadline_us(op->accepted_us, plan->timeout_us);
+    if (op->timestamp_us == 0) {
+        if (plan->timestamp_us != 0)
+            op->timestamp_us = plan->timestamp_us;
+        else if (plan->session != NULL && plan->opcode != OPCODE_PREPARE)
+            op->timestamp_us = cqr_cluster_timestamp(lane, plan->session->cluster);
+        else
+            op->timestamp_us = INT64_MIN;
+    }
+}
+
+static void arm(struct lane *lane, struct op *op)
+{
+    op->attempt_deadline_us = INT64_MAX;
+    if (op->plan->attempt_timeout_us >= 0)
+        op->attempt_deadline_us = cqr_deadline_us(lane->now_us, op->plan->attempt_timeout_us);
+    int64_t deadline = op->deadline_us < op->attempt_deadline_us ? op->deadline_us : op->attempt_deadline_us;
+    if (deadline != INT64_MAX)
+        cqr_wheel_arm(&lane->wheel, &op->timer, deadline);
+}
+
+static void waiting_add(struct lane *lane, struct op *op)
+{
+    op->state = OP_WAIT_CONN;
+    op->link = NULL;
+    if (lane->waiting_tail != NULL)
+        lane->waiting_tail->link = op;
+    else
+        lane->waiting_head = op;
+    lane->waiting_tail = op;
+    if (op->deadline_us != INT64_MAX)
+        cqr_wheel_arm(&lane->wheel, &op->timer, op->deadline_us);
+}
+
+static void waiting_remove(struct lane *lane, struct op *op)
+{
+    struct op *before = NULL;
+    for (struct op *at = lane->waiting_head; at != op; at = at->link)
+        before = at;
+    if (before != NULL)
+        before->link = op->link;
+    else
+        lane->waiting_head = op->link;
+    if (lane->waiting_tail == op)
+        lane->waiting_tail = before;
+    op->link = NULL;
+}
+
+static void settle_unreachable(struct lane *lane, struct op *op)
+{
+    if (op->failure != NULL) { /* an attempt said more than "nobody is there" */
+        cqr_op_settle(lane, op, op->failure->error.status, op->failure);
+        return;
+    }
+    char reasons[256];
+    cqr_pool_reasons(lane, op->plan->session, reasons, sizeof reasons);
+    cqr_op_settle(lane, op, CQLRING_UNREACHABLE,
+                  cqr_failure_make(CQLRING_UNREACHABLE, "%s: no node can be reached%s%s", cqr_opcode_name(op->plan->opcode),
+                                   reasons[0] != '\0' ? ": " : "", reasons));
+}
+
+static void written(struct lane *lane, struct op *op)
+{
+    op->other_only = false;
+    arm(lane, op);
+}
+
+static bool refuse_by_write(struct lane *lane, struct op *op, enum write_result result)
+{
+    if (result == WRITE_TOO_LARGE) {
+        cqr_op_settle(lane, op, CQLRING_TOO_LARGE,
+                      cqr_failure_make(CQLRING_TOO_LARGE, "%s of %u bytes of values cannot be framed: a frame takes 256 MiB, an identifier or name 65535 bytes",
+                                       cqr_opcode_name(op->plan->opcode), op->values_size));
+        return true;
+    }
+    if (result == WRITE_NO_MEMORY) {
+        cqr_op_settle(lane, op, CQLRING_NO_MEMORY, cqr_failure_make(CQLRING_NO_MEMORY, "%s: out of memory while framing", cqr_opcode_name(op->plan->opcode)));
+        return true;
+    }
+    return false;
+}
+
+void cqr_op_issue(struct lane *lane, struct op *op)
+{
+    op->state = OP_NEW;
+    if (lane->now_us >= op->deadline_us) {
+        cqr_op_timer(lane, op);
+        return;
+    }
+    bool any_up = false, hope = false;
+    struct conn *conn = cqr_route(lane, op, NULL, &any_up, &hope);
+    if (conn != NULL) {
+        enum write_result result = cqr_writer_put(conn, op, NULL, 0, lane->now_us);
+        if (result == WRITE_OK) {
+            written(lane, op);
+            return;
+        }
+        if (refuse_by_write(lane, op, result))
+            return;
+    } else if (op->other_only && any_up) {
+        /* every node that there is has been tried: the last outcome stands, but a job's row tries again */
+        if (!op->plan->patient) {
+            struct failure *failure = op->failure;
+            cqr_op_settle(lane, op, failure->error.status, failure);
+            return;
+        }
+        op->other_only = false;
+        op->tried = 0;
+        cqr_op_issue(lane, op);
+        return;
+    } else if (!any_up && !hope && !op->plan->patient) {
+        settle_unreachable(lane, op);
+        return;
+    }
+    waiting_add(lane, op);
+}
+
+void cqr_op_issue_on(struct lane *lane, struct op *op, struct conn *conn)
+{
+    enum write_result result = conn->writer.state == WRITER_UP ? cqr_writer_put(conn, op, NULL, 0, lane->now_us) : WRITE_FULL;
+    if (result == WRITE_OK)
+        written(lane, op);
+    else if (!refuse_by_write(lane, op, result))
+        cqr_op_issue(lane, op);
+}
+
+enum write_result cqr_op_issue_row(struct lane *lane, struct op *op, struct conn *conn, const cqlring_bytes *cells, uint32_t cell_count)
+{
+    enum write_result result = cqr_writer_put(conn, op, cells, cell_count, lane->now_us);
+    if (result == WRITE_OK)
+        written(lane, op);
+    return result;
+}
+
+void cqr_waiting_run(struct lane *lane)
+{
+    lane->waiting_retry = false;
+    struct op *op = lane->waiting_head;
+    lane->waiting_head = lane->waiting_tail = NULL;
+    while (op != NULL) {
+        struct op *next = op->link;
+        op->link = NULL;
+        cqr_wheel_disarm(&lane->wheel, &op->timer);
+        cqr_op_issue(lane, op); /* waits again when it must, in the same order */
+        op = next;
+    }
+}
+
+/* ---- an attempt failed ---- */
+
+static void attempt_failed(struct lane *lane, struct op *op, cqlring_status status, struct failure *failure)
+{
+    const struct error_body *server = failure->has_body ? &failure->body : NULL;
+    if (is_write(op) && cqr_maybe_applied(status, op->phase, server))
+        op->maybe_applied = true;
+    struct attempt_outcome outcome = {.status = status,
+                                      .phase = op->phase,
+                                      .server = server,
+                                      .idempotent = op->plan->idempotent || op->plan->is_read,
+                                      .patient = op->plan->patient,
+                                      .retry_enabled = op->plan->retry,
+                                      .tries = op->tries};
+    enum retry_decision decision = op->cancelled || cqr_op_is_own(op) || lane->stopping ? RETRY_NO : cqr_retry_decide(&outcome);
+    int64_t delay = 0;
+    if (decision != RETRY_NO && op->phase != CQLRING_NOT_SENT) {
+        bool overloaded = server != NULL && (server->code == ERROR_OVERLOADED || server->code == ERROR_BOOTSTRAPPING);
+        if (op->plan->patient || overloaded)
+            delay = cqr_retry_backoff_us(op->tries, cqr_random(&lane->random));
+        if (lane->now_us + delay >= op->deadline_us)
+            decision = RETRY_NO;
+    }
+    if (decision == RETRY_NO) {
+        cqr_op_settle(lane, op, status, failure);
+        return;
+    }
+    cqr_count(&lane->stats.retries, 1);
+    if (op->phase != CQLRING_NOT_SENT) {
+        op->tries++;
+        if (op->node != NULL)
+            op->tried |= UINT64_C(1) << (op->node->index & 63);
+    }
+    op->other_only = decision == RETRY_NEXT && op->phase != CQLRING_NOT_SENT;
+    if (op->failure != NULL && op->failure != failure)
+        cqr_failure_free(&op->failure->error);
+    op->failure = failure;
+    cqr_wheel_disarm(&lane->wheel, &op->timer);
+    if (delay > 0) {
+        op->state = OP_WAIT_RETRY;
+        cqr_wheel_arm(&lane->wheel, &op->timer, lane->now_us + delay);
+    } else {
+        /* not from inside the drain: the next pass over the waiting list tries it, after all of this turn's news */
+        waiting_add(lane, op);
+        lane->waiting_retry = true;
+    }
+}
+
+void cqr_op_lost(struct lane *lane, struct op *op, struct conn *conn)
+{
+    cqr_wheel_disarm(&lane->wheel, &op->timer);
+    op->phase = cqr_writer_was_sent(conn, op) ? CQLRING_SENT : CQLRING_NOT_SENT;
+    op->frame_block = NULL;
+    const char *why = conn->writer.shut ? conn->writer.shut_text : conn->down_text;
+    cqlring_status status = CQLRING_LOST;
+    attempt_failed(lane, op, status,
+                   cqr_failure_make(status, "%s to %s: connection lost %s: %s", cqr_opcode_name(op->plan->opcode), conn->text,
+                                    op->phase == CQLRING_SENT ? "before the answer" : "before it was sent", why));
+}
+
+static void orphans_check(struct lane *lane, struct conn *conn)
+{
+    if (conn->home == NULL || conn->home->pool == NULL)
+        return;
+    uint32_t max = conn->home->pool->cluster->orphans_max;
+    if (conn->writer.orphans > max) {
+        char why[240];
+        snprintf(why, sizeof why, "%s leaves %u requests unanswered after their time-out (orphans_max %u): the connection is replaced", conn->text,
+                 conn->writer.orphans, max);
+        cqr_writer_shut(conn, CQLRING_LOST, why);
+    }
+    (void)lane;
+}
+
+void cqr_op_timer(struct lane *lane, struct op *op)
+{
+    struct conn *conn = op->conn;
+    bool final = lane->now_us >= op->deadline_us;
+    switch (op->state) {
+    case OP_WAIT_RETRY:
+        if (!final) {
+            cqr_op_issue(lane, op);
+            return;
+        }
+        break;
+    case OP_WAIT_CONN:
+        waiting_remove(lane, op);
+        break;
+    case OP_WAIT_PREPARE:
+        cqr_reprepare_forget(lane, op);
+        break;
+    case OP_IN_FLIGHT:
+        if (!cqr_writer_orphan(conn, op))
+            return; /* its reply is in the ring */
+        cqr_count(&lane->stats.timeouts, 1);
+        break;
+    default:
+        break;
+    }
+    if (final && op->failure != NULL && (op->state == OP_WAIT_CONN || op->state == OP_WAIT_RETRY || op->state == OP_NEW)) {
+        struct failure *failure = op->failure; /* what the last attempt met says more than the time */
+        cqr_op_settle(lane, op, failure->error.status, failure);
+        return;
+    }
+    if (op->state != OP_IN_FLIGHT && op->attempts == 0)
+        op->phase = CQLRING_NOT_SENT;
+    int64_t limit_us = final ? op->plan->timeout_us : op->plan->attempt_timeout_us;
+    bool was_in_flight = op->state == OP_IN_FLIGHT;
+    struct failure *failure =
+        was_in_flight ? cqr_failure_make(CQLRING_TIMEOUT, "%s to %s: no answer in %lld ms%s", cqr_opcode_name(op->plan->opcode), node_text(op),
+                                         (long long)(limit_us / 1000), op->phase == CQLRING_NOT_SENT ? " (it was not sent: the socket was full)" : "")
+                      : cqr_failure_make(CQLRING_TIMEOUT, "%s: no connection could take it within %lld ms", cqr_opcode_name(op->plan->opcode),
+                                         (long long)(limit_us / 1000));
+    if (final) {
+        if (is_write(op) && cqr_maybe_applied(CQLRING_TIMEOUT, op->phase, NULL))
+            op->maybe_applied = true;
+        cqr_op_settle(lane, op, CQLRING_TIMEOUT, failure);
+    } else {
+        attempt_failed(lane, op, CQLRING_TIMEOUT, failure);
+    }
+    if (was_in_flight)
+        orphans_check(lane, conn);
+}
+
+void cqr_op_abort(struct lane *lane, struct op *op, cqlring_status status, const char *why)
+{
+    op->cancelled = true;
+    switch (op->state) {
+    case OP_WAIT_CONN:
+        waiting_remove(lane, op);
+        break;
+    case OP_WAIT_PREPARE:
+        cqr_reprepare_forget(lane, op);
+        break;
+    case OP_IN_FLIGHT:
+        if (!cqr_writer_orphan(op->conn, op))
+            return;
+        if (is_write(op) && op->phase != CQLRING_NOT_SENT)
+            op->maybe_applied = true;
+        break;
+    case OP_SETTLED:
+    case OP_FREE:
+        return;
+    default:
+        break;
+    }
+    struct conn *conn = op->state == OP_IN_FLIGHT ? op->conn : NULL;
+    cqr_op_settle(lane, op, status, cqr_failure_make(status, "%s: %s", cqr_opcode_name(op->plan->opcode), why));
+    if (conn != NULL)
+        orphans_check(lane, conn);
+}
+
+/* ---- replies ---- */
+
+static void reply_protocol(struct lane *lane, struct op *op, struct conn *conn, const char *what)
+{
+    char why[200];
+    snprintf(why, sizeof why, "%s answered %s with %s", conn->text, cqr_opcode_name(op->plan->opcode), what);
+    cqr_writer_shut(conn, CQLRING_PROTOCOL, why);
+    attempt_failed(lane, op, CQLRING_PROTOCOL, cqr_failure_make(CQLRING_PROTOCOL, "%s", why));
+}
+
+static void reply_error(struct lane *lane, struct op *op, struct conn *conn, struct block *block, cqlring_bytes body)
+{
+    struct error_body error;
+    if (cqr_decode_error(&conn->dialect, body, &error) != CQLRING_OK) {
+        reply_protocol(lane, op, conn, "an ERROR that cannot be read");
+        return;
+    }
+    if (error.code == ERROR_UNPREPARED && op->reprepares < REPREPARES_MAX && !op->cancelled) {
+        struct cqlring_prepared *prepared = NULL;
+        if (op->plan->opcode == OPCODE_EXECUTE)
+            prepared = op->version->prepared;
+        else if (op->body != NULL)
+            for (uint32_t i = 0; i < op->body->prepared_count && prepared == NULL; i++) {
+                struct statement_version *version = cqr_prepared_version(op->body->prepared[i]);
+                if (version->id_size == error.unprepared_id.size && memcmp(version->id, error.unprepared_id.data, version->id_size) == 0)
+                    prepared = op->body->prepared[i];
+            }
+        if (prepared != NULL) {
+            op->reprepares++;
+            cqr_reprepare(lane, op, prepared);
+            return;
+        }
+    }
+    cqlring_status status = error.code == ERROR_CREDENTIALS ? CQLRING_AUTH : CQLRING_SERVER;
+    struct failure *failure =
+        cqr_failure_make(status, "%s to %s: server error 0x%04x: %.*s", cqr_opcode_name(op->plan->opcode), node_text(op), (unsigned)error.code,
+                         error.message.size > 320 ? 320 : error.message.size, error.message.data == NULL ? "" : (const char *)error.message.data);
+    if (!cqr_failure_is_static(failure)) {
+        failure->error.server_code = error.code;
+        failure->body = error;
+        failure->has_body = true;
+        failure->block = cqr_block_retain(block);
+    }
+    attempt_failed(lane, op, status, failure);
+}
+
+static void reply_result(struct lane *lane, struct op *op, struct conn *conn, struct block *block, cqlring_bytes body, const struct response_prefix *prefix)
+{
+    uint32_t kind = 0;
+    if (cqr_decode_result_kind(&body, &kind) != CQLRING_OK) {
+        reply_protocol(lane, op, conn, "a RESULT without a kind");
+        return;
+    }
+    if (op->plan->opcode == OPCODE_PREPARE) {
+        if (kind != RESULT_PREPARED) {
+            reply_protocol(lane, op, conn, "a RESULT that is not PREPARED");
+            return;
+        }
+        op->reply_block = cqr_block_retain(block);
+        op->reply_body = body;
+        op->reply_opcode = OPCODE_RESULT;
+        cqr_op_settle(lane, op, CQLRING_OK, NULL);
+        return;
+    }
+    if (kind == RESULT_KEYSPACE && !cqr_op_is_own(op)) {
+        cqr_writer_shut(conn, CQLRING_INVALID, "its keyspace was changed by a USE statement: the connection is replaced");
+        cqr_op_settle(lane, op, CQLRING_INVALID,
+                      cqr_failure_make(CQLRING_INVALID, "USE is not for a session, whose keyspace is fixed: open another session with that keyspace"));
+        return;
+    }
+    struct column_set *changed = NULL;
+    cqlring_bytes changed_id = {NULL, 0};
+    struct failure *failure = NULL;
+    cqlring_status status = cqr_result_make(&conn->dialect, block, body, kind, prefix, op->plan->opcode == OPCODE_EXECUTE ? op->version->result : NULL, &op->result,
+                                            &changed, &changed_id, &failure);
+    if (status != CQLRING_OK) {
+        /* this result only: the connection's framing is intact (TY-32) */
+        op->maybe_applied = is_write(op);
+        cqr_op_settle(lane, op, status, failure);
+        return;
+    }
+    if (changed != NULL) {
+        if (op->plan->opcode == OPCODE_EXECUTE)
+            cqr_prepared_metadata(op->version, changed, changed_id);
+        cqr_column_set_release(changed);
+    }
+    cqr_op_settle(lane, op, CQLRING_OK, NULL);
+}
+
+static void reply_decode(struct lane *lane, struct op *op, struct conn *conn, struct block *block, cqlring_bytes body, uint8_t flags, uint8_t opcode)
+{
+    struct response_prefix prefix;
+    if (cqr_decode_prefix(flags, &body, &prefix) != CQLRING_OK) {
+        reply_protocol(lane, op, conn, "a frame whose trace id, warnings or payload cannot be read");
+        return;
+    }
+    switch (opcode) {
+    case OPCODE_RESULT:
+        reply_result(lane, op, conn, block, body, &prefix);
+        break;
+    case OPCODE_ERROR:
+        reply_error(lane, op, conn, block, body);
+        break;
+    case OPCODE_SUPPORTED:
+    case OPCODE_READY:
+        if (cqr_op_is_own(op)) {
+            op->reply_opcode = opcode;
+            cqr_op_settle(lane, op, CQLRING_OK, NULL);
+            break;
+        }
+        /* fall through */
+    default: {
+        char what[32];
+        snprintf(what, sizeof what, "opcode 0x%02x", opcode);
+        reply_protocol(lane, op, conn, what);
+    }
+    }
+}
+
+static void conn_heard(struct lane *lane, struct conn *conn)
+{
+    struct conn_writer *writer = &conn->writer;
+    writer->received_us = lane->now_us;
+    writer->waiting_since_us = lane->now_us;
+    if (writer->suspect)
+        cqr_conn_trust(lane, conn);
+}
+
+void cqr_op_reply(struct lane *lane, struct op *op, const struct completion *entry)
+{
+    struct conn *conn = op->conn;
+    conn->writer.in_flight--;
+    cqr_writer_stream_free(conn, op->stream);
+    conn_heard(lane, conn);
+    cqr_wheel_disarm(&lane->wheel, &op->timer);
+    op->phase = CQLRING_ANSWERED;
+    op->frame_block = NULL;
+    if (lane->waiting_head != NULL)
+        lane->waiting_retry = true;
+    if (op->version != NULL)
+        cqr_version_reply_seen(op->version, entry->size);
+    if (entry->kind == COMPLETION_VOID) {
+        cqr_op_settle(lane, op, CQLRING_OK, NULL);
+        return;
+    }
+    struct block *block = entry->block;
+    cqlring_bytes body = {block->data + entry->offset, (int32_t)entry->size};
+    if ((entry->flags & FLAG_COMPRESSED) != 0 && conn->dialect.version < PROTO_V5) {
+        uint32_t size = 0;
+        struct block *unpacked = NULL;
+        cqlring_status status = conn->compression != COMPRESSION_LZ4 ? CQLRING_PROTOCOL
+                                                                     : cqr_lz4_body_size(body.data, entry->size, conn->frame_size_max, &size);
+        if (status == CQLRING_OK) {
+            unpacked = cqr_block_take(lane->unpack_pool, size);
+            status = unpacked == NULL ? CQLRING_NO_MEMORY : cqr_lz4_decompress_body(body.data, entry->size, unpacked->data, size);
+        }
+        cqr_block_release(block);
+        if (status == CQLRING_NO_MEMORY) {
+            op->maybe_applied = is_write(op);
+            cqr_op_settle(lane, op, status, cqr_failure_make(status, "%s to %s: no memory for an answer of %u bytes", cqr_opcode_name(op->plan->opcode), node_text(op), size));
+            return;
+        }
+        if (status != CQLRING_OK) {
+            cqr_block_release(unpacked);
+            reply_protocol(lane, op, conn, "a compressed body that cannot be unpacked");
+            return;
+        }
+        block = unpacked;
+        block->fill = size;
+        body = (cqlring_bytes){block->data, (int32_t)size};
+    }
+    if (cqr_frame_is_plain_void(&(struct frame_header){.opcode = entry->opcode, .flags = entry->flags & (uint8_t)~FLAG_COMPRESSED, .body_size = (uint32_t)body.size},
+                                body.data))
+        cqr_op_settle(lane, op, CQLRING_OK, NULL);
+    else
+        reply_decode(lane, op, conn, block, body, entry->flags, entry->opcode);
+    cqr_block_release(block);
+}

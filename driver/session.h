@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CQR_SESSION_H
+#define CQR_SESSION_H
+
+/* Clusters, sessions, and the pools of connections beneath them.
+
+   A pool holds a lane's connections for one (cluster, keyspace): a link to every node of the topology. Sessions with the
+   same keyspace share it (decision 33). Pools and links belong to the lane's submitter. */
+
+#include "driver/execution.h"
+#include "driver/lane.h"
+#include "driver/log.h"
+#include "driver/prepared.h"
+#include "driver/resolve.h"
+#include "driver/topology.h"
+
+struct control;
+
+enum handle_state { HANDLE_OPENING, HANDLE_OPEN, HANDLE_CLOSING, HANDLE_CLOSED };
+
+struct cqlring_cluster {
+    atomic_uint references;
+    uint32_t fork_generation;
+    struct runtime_core *runtime;       /* a reference */
+    struct cqlring_cluster *next, **link; /* in the runtime's list */
+    atomic_uint state;                  /* enum handle_state */
+
+    /* options, constant */
+    struct contact_point *points;
+    uint32_t point_count;
+    uint16_t port;
+    char *user, *password;
+    struct tls_context *tls;
+    char *local_datacenter;             /* NULL: guessed */
+    struct handshake_config config;
+    char *application_name, *application_version;
+    int64_t connect_timeout_us, heartbeat_us, suspect_after_us, reconnect_min_us, reconnect_max_us;
+    uint32_t inflight_per_connection, orphans_max, frame_size_max, request_size_max;
+    bool version_explicit;
+
+    atomic_uint version;                /* protocol version in use, once known: all connections use it */
+
+    pthread_mutex_t lock;               /* control plane: node table, current topology, sessions, prepared statements */
+    struct cqlring_node **nodes;        /* interned, by index */
+    uint32_t node_count, node_capacity;
+    struct topology *topology;          /* the newest; never NULL once open */
+    struct cqlring_session *sessions;   /* open ones */
+    struct prepared_cache prepared;
+    char guessed_datacenter[128];
+
+    struct control *control;            /* lane 0's submitter */
+    _Atomic(int64_t) timestamp_last_us; /* the generator's (decision 29) */
+    struct opening *opening;            /* until the first answer; lane 0 */
+};
+
+struct pool_link {
+    struct pool *pool;                  /* NULL: control's */
+    struct cqlring_node *node;
+    struct conn *conn;                  /* connecting or up; NULL: waiting for the timer, or given up */
+    bool up;
+    bool wanted;                        /* the node is in the topology (and local) */
+    bool ever_up;
+    bool seen;                          /* mark of cqr_pool_topology */
+    bool retry_version;                 /* down because the version was refused: again, lower */
+    uint32_t attempts;                  /* failed connects since the last success */
+    struct timer timer;                 /* next connect */
+    cqlring_status last_status;
+    char last_text[300];                /* why the last connect failed */
+    int64_t up_since_us;
+    /* control's link: it decides for itself */
+    void (*changed)(struct lane *lane, struct pool_link *link, bool up);
+    void (*event)(struct lane *lane, struct pool_link *link, const struct conn_event *event); /* NULL event: some were lost */
+    void *context;
+};
+
+struct route_slot {
+    const struct statement_version *version;
+    struct replica_table *table;        /* NULL: no replicas known for its keyspace */
+};
+
+struct pool {
+    struct pool *next;
+    struct lane *lane;
+    struct cqlring_cluster *cluster;
+    char keyspace[64];
+    struct handshake_config config;     /* the cluster's, with this keyspace */
+    uint32_t users;                     /* sessions */
+    struct topology *topology;          /* a reference */
+    struct pool_link **links;           /* by node index; NULL: none */
+    uint32_t link_count;
+    uint32_t up_count, connecting_count;
+    uint32_t turn;                      /* round robin */
+    struct session_opening *opening;    /* sessions that wait for the first connection */
+    struct replica_table *tables[8];    /* per keyspace, made when asked for */
+    uint32_t table_count;
+    struct route_slot routes[16];       /* by version */
+    bool closing;
+};
+
+struct cqlring_session {
+    atomic_uint references;
+    uint32_t fork_generation;
+    struct cqlring_cluster *cluster;    /* a reference */
+    struct cqlring_session *next, **link;
+    bool held;                          /* mark of cluster_close, under the cluster's lock */
+    atomic_uint state;
+    char keyspace[64];
+    struct op_plan defaults_plan;       /* of single requests, from the options */
+    cqlring_execution defaults;         /* pointers cleared */
+    uint64_t bytes_max;
+    uint32_t requests_max;
+    atomic_uint requests;               /* single executions under way */
+    _Atomic(uint64_t) bytes;
+    atomic_uint next_lane;
+    struct session_lane *lanes;         /* by lane; each touched by its submitter only */
+};
+
+struct session_lane {
+    struct pool *pool;                  /* NULL: not open there, or closed */
+    uint32_t open_ops;                  /* requests and job parts under way; a drain waits for 0 */
+    bool closing;                       /* takes nothing new */
+};
+
+struct cqlring_cluster *cqr_cluster_retain(struct cqlring_cluster *cluster);
+struct cqlring_session *cqr_session_retain(struct cqlring_session *session);
+/* The cluster's node of that host_id, address and place; made when it is new (index is given by the cluster). NULL: out of memory. */
+struct cqlring_node *cqr_cluster_intern(struct cqlring_cluster *cluster, const struct cqlring_node *like);
+cqlring_future *cqr_close_future(struct runtime_core *runtime);
+int64_t cqr_cluster_timestamp(struct lane *lane, struct cqlring_cluster *cluster);
+/* cluster.c, lane 0's submitter: the first answer, or none. */
+void cqr_cluster_opened(struct cqlring_cluster *cluster, struct failure *failure);
+
+/* session.c, submitter. Ops under way keep a draining close waiting. */
+void cqr_session_op_begin(struct lane *lane, struct cqlring_session *session);
+void cqr_session_op_end(struct lane *lane, struct cqlring_session *session);
+bool cqr_session_takes(struct lane *lane, const struct cqlring_session *session); /* may new requests be issued on it? */
+void cqr_close_timer(struct lane *lane, struct timer *timer);
+/* Any thread: close it on every lane, then call done on the last one's submitter (or on this thread when the lanes have ended). */
+cqlring_status cqr_session_close(struct cqlring_session *session, int64_t drain_us, void (*done)(void *context), void *context);
+void cqr_session_pool_ready(struct lane *lane, struct session_opening *opening, cqlring_status status, const char *why);
+/* control.c, submitter of lane 0 */
+bool cqr_control_create(struct cqlring_cluster *cluster);
+void cqr_control_start(struct cqlring_cluster *cluster);  /* any thread; resolves, then goes on on the lane */
+void cqr_control_stop(struct lane *lane, struct cqlring_cluster *cluster);
+void cqr_control_timer(struct lane *lane, struct timer *timer);
+void cqr_control_free(struct control *control);
+
+/* A session of this lane that waits for its pool. */
+struct session_opening {
+    struct session_opening *next;
+    struct cqlring_session *session;
+};
+
+/* pool.c, submitter */
+struct pool *cqr_pool_get(struct lane *lane, struct cqlring_cluster *cluster, const char *keyspace); /* users + 1; NULL: out of memory */
+void cqr_pool_put(struct pool *pool);                     /* users − 1; the last one closes its connections */
+void cqr_pool_topology(struct pool *pool, struct topology *topology);
+void cqr_pool_wait(struct pool *pool, struct session_opening *opening); /* cqr_session_pool_ready when it is up, or cannot be */
+void cqr_pool_node_hint(struct pool *pool, struct cqlring_node *node, bool up); /* STATUS_CHANGE: try at once, or probe */
+void cqr_link_up(struct lane *lane, struct conn *conn);   /* COMPLETION_UP */
+void cqr_link_down(struct lane *lane, struct conn *conn); /* COMPLETION_DOWN, after the slots were settled */
+void cqr_link_auth(struct lane *lane, struct conn *conn);
+void cqr_conn_trust(struct lane *lane, struct conn *conn);  /* heard from a suspect: no longer one */
+void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, char *text, size_t size); /* why no link is up */
+void cqr_link_timer(struct lane *lane, struct pool_link *link);
+void cqr_link_connect(struct lane *lane, struct pool_link *link);
+void cqr_conn_watch(struct lane *lane, struct conn *conn); /* its watch timer fired: heartbeat, suspicion, connect time-out */
+
+/* route.c, submitter: the connection that should take this op now. NULL: none can; *any_up tells whether one exists at all,
+   *hope whether one may come soon (connecting). on_node, when given, is a job's count by node index with its limit. */
+struct route_limit {
+    uint32_t *on_node;
+    uint32_t node_count;
+    uint32_t max;
+};
+struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limit *limit, bool *any_up, bool *hope);
+bool cqr_version_token(struct lane *lane, const struct statement_version *version, const cqlring_bytes *cells, int64_t *token);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CQR_TOPOLOGY_H
+#define CQR_TOPOLOGY_H
+
+/* The cluster as the control connection last saw it: an immutable, counted snapshot of nodes, token ring and the
+   replication of keyspaces. Control builds a new one and hands it to every lane; nobody changes one.
+
+   Nodes are interned by host_id and live as long as their cluster and every handle that names one (a completion's node
+   stays valid after the cluster's close). A node's index never changes and is not used again. */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cql/ring_map.h"
+#include "driver/cqlring.h"
+#include "driver/net.h"
+
+struct cqlring_node {
+    uint32_t index;
+    uint8_t host_id[16];
+    struct address address;            /* control's; read by the submitter through the topology's message order */
+    char text[64];                     /* "10.0.0.3:9042" */
+    char contact_name[256];            /* the name that resolved to it, "" if none: for TLS */
+    char datacenter[128], rack[128], release_version[64];
+    uint16_t dc, rack_number;          /* interned */
+    bool is_local;
+    atomic_uint connections;           /* up, all lanes */
+    atomic_uint in_flight;             /* written by lanes, relaxed, once a turn */
+    atomic_uint suspects;              /* lanes that suspect it */
+};
+
+struct keyspace {
+    char name[64];                     /* CQL allows 48 characters */
+    struct replication replication;
+};
+
+struct topology {
+    atomic_uint references;
+    uint64_t number;                   /* grows with each snapshot */
+    struct cqlring_node **nodes;       /* those in the cluster now, any order; pointers into the cluster's table */
+    uint32_t node_count;
+    struct ring_node *places;          /* by node index, 0 … place_count−1: dc and rack of each */
+    uint32_t place_count;
+    struct ring_entry *ring;           /* sorted; entry.node is a node index */
+    uint32_t ring_count;
+    enum partitioner partitioner;
+    struct keyspace *keyspaces;        /* sorted by name */
+    uint32_t keyspace_count;
+    struct arena arena;                /* all arrays above */
+};
+
+struct topology *cqr_topology_create(void); /* empty, one reference; NULL when out of memory */
+struct topology *cqr_topology_retain(struct topology *topology);
+void cqr_topology_release(struct topology *topology);
+const struct keyspace *cqr_topology_keyspace(const struct topology *topology, cqlring_bytes name); /* NULL: unknown */
+
+/* Replicas of every ring entry of one keyspace, worked out when first asked for; a lane's own (submitter). */
+struct replica_table {
+    struct topology *topology;         /* a reference */
+    const struct keyspace *keyspace;
+    uint8_t width;                     /* replicas an entry: at most REPLICAS_MAX */
+    uint8_t *known;                    /* by entry: 0 not yet, else count + 1 */
+    uint16_t *replicas;                /* by entry × width: node indexes */
+};
+enum { REPLICAS_MAX = 16 };
+cqlring_status cqr_replica_table_init(struct replica_table *table, struct topology *topology, const struct keyspace *keyspace);
+void cqr_replica_table_fini(struct replica_table *table);
+/* Replicas of a token, primary first; *count 0 when not known (any node will do). */
+const uint16_t *cqr_replicas_of(struct replica_table *table, int64_t token, uint32_t *count);
+
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serialize/mem.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Statistics only: nobody draws a conclusion about other memory from them, so relaxed is enough
+   everywhere. */
+static atomic_uint_fast64_t allocation_count;
+static atomic_int_fast64_t live_count;
+
+/* The fault counter in one word, so that count and stickiness cannot part: (allocations to go << 1)
+   | sticky; 0 is off. */
+static atomic_uint_fast64_t fault;
+static atomic_uint_fast64_t failed_count;
+
+/* Whether this allocation is the one a test has chosen. Off, it is one relaxed load. */
+static bool must_fail(void)
+{
+    uint_fast64_t seen = atomic_load_explicit(&fault, memory_order_relaxed);
+    while (seen != 0) {
+        uint_fast64_t left = seen >> 1;
+        bool sticky = (seen & 1) != 0;
+        uint_fast64_t next = left > 1 ? seen - 2 : sticky ? seen : 0;
+        if (atomic_compare_exchange_weak_explicit(&fault, &seen, next, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
+            if (left > 1)
+                return false;
+            atomic_fetch_add_explicit(&failed_count, 1, memory_order_relaxed);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void *counted(void *memory)
+{
+    if (memory != NULL) {
+        atomic_fetch_add_explicit(&allocation_count, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&live_count, 1, memory_order_relaxed);
+    }
+    return memory;
+}
+
+void *cqr_mem_alloc(size_t size)
+{
+    return must_fail() ? NULL : counted(malloc(size > 0 ? size : 1));
+}
+
+void *cqr_mem_zalloc(size_t size)
+{
+    return must_fail() ? NULL : counted(calloc(1, size > 0 ? size : 1));
+}
+
+void *cqr_mem_array(size_t count, size_t size)
+{
+    size_t total;
+    if (__builtin_mul_overflow(count, size, &total))
+        return NULL;
+    return cqr_mem_zalloc(total);
+}
+
+void *cqr_mem_realloc(void *memory, size_t size)
+{
+    if (memory == NULL)
+        return cqr_mem_alloc(size);
+    if (must_fail())
+        return NULL;
+    void *moved = realloc(memory, size > 0 ? size : 1);
+    if (moved != NULL)
+        atomic_fetch_add_explicit(&allocation_count, 1, memory_order_relaxed);
+    return moved;
+}
+
+void *cqr_mem_aligned_raw(size_t alignment, size_t size)
+{
+    assert(alignment > 0 && (alignment & (alignment - 1)) == 0);
+    size_t rounded = (size + alignment - 1) &
+                     ~(alignment - 1); /* C17: a multiple of the alignment */
+    if (rounded < size)
+        return NULL;
+    return must_fail() ? NULL
+                       : counted(aligned_alloc(alignment, rounded > 0 ? rounded : alignment));
+}
+
+void *cqr_mem_aligned(size_t alignment, size_t size)
+{
+    void *memory = cqr_mem_aligned_raw(alignment, size);
+    if (memory != NULL)
+        memset(memory, 0, size);
+    return memory;
+}
+
+void cqr_mem_free(void *memory)
+{
+    if (memory == NULL)
+        return;
+    atomic_fetch_sub_explicit(&live_count, 1, memory_order_relaxed);
+    free(memory);
+}
+
+char *cqr_mem_text(const void *text, size_t size)
+{
+    if (size == SIZE_MAX)
+        return NULL;
+    char *copy = cqr_mem_alloc(size + 1);
+    if (copy == NULL)
+        return NULL;
+    if (size > 0)
+        memcpy(copy, text, size);
+    copy[size] = '\0';
+    return copy;
+}
+
+uint64_t cqr_mem_allocation_count(void)
+{
+    return atomic_load_explicit(&allocation_count, memory_order_relaxed);
+}
+
+int64_t cqr_mem_live_count(void)
+{
+    return atomic_load_explicit(&live_count, memory_order_relaxed);
+}
+
+void cqr_mem_fail_at(uint64_t n, int sticky)
+{
+    atomic_store_explicit(&failed_count, 0, memory_order_relaxed);
+    atomic_store_explicit(&fault, n == 0 ? 0 : (n << 1) | (sticky != 0), memory_order_relaxed);
+}
+
+uint64_t cqr_mem_failed_count(void)
+{
+    return atomic_load_explicit(&failed_count, memory_order_relaxed);
+}
+
+/* --- arena ------------------------------------------------------------------------------------ */
+
+/* Chunks grow with what was handed out: a lone column description takes one small allocation, a
+   large schema few. */
+enum { CHUNK_SIZE_MIN = 512, CHUNK_SIZE_MAX = 32 * 1024 };
+
+struct arena_chunk {
+    struct arena_chunk *next;
+    alignas(max_align_t) uint8_t data[];
+};
+
+void cqr_arena_init(struct arena *arena, size_t size_max)
+{
+    *arena = (struct arena){.size_max = size_max};
+}
+
+void *cqr_arena_alloc(struct arena *arena, size_t size)
+{
+    size_t align = alignof(max_align_t);
+    if (size > arena->size_max || arena->size_max - size < arena->total)
+        return NULL;
+    size_t rounded = (size + align - 1) & ~(align - 1);
+    if (rounded < size)
+        return NULL;
+    if (rounded == 0)
+        rounded = align; /* two things never share an address */
+    if (rounded > arena->left) {
+        size_t chunk_size = arena->total < CHUNK_SIZE_MIN   ? CHUNK_SIZE_MIN
+                            : arena->total > CHUNK_SIZE_MAX ? CHUNK_SIZE_MAX
+                                                            : arena->total;
+        if (rounded > chunk_size)
+            chunk_size = rounded;
+        chunk_size = (chunk_size + align - 1) & ~(align - 1);
+        if (chunk_size > SIZE_MAX - sizeof(struct arena_chunk))
+            return NULL;
+        struct arena_chunk *chunk = cqr_mem_zalloc(sizeof *chunk + chunk_size);
+        if (chunk == NULL)
+            return NULL;
+        chunk->next = arena->chunks;
+        arena->chunks = chunk;
+        arena->at = chunk->data;
+        arena->left = chunk_size;
+    }
+    void *memory = arena->at;
+    arena->at += rounded;
+    arena->left -= rounded;
+    arena->total += rounded;
+    return memory;
+}
+
+void *cqr_arena_array(struct arena *arena, size_t count, size_t size)
+{
+    size_t total;
+    if (__builtin_mul_overflow(count, size, &total))
+        return NULL;
+    return cqr_arena_alloc(arena, total);
+}
+
+char *cqr_arena_text(struct arena *arena, const void *text, size_t size)
+{
+    if (size == SIZE_MAX)
+        return NULL;
+    char *copy = cqr_arena_alloc(arena, size + 1);
+    if (copy != NULL && size > 0)
+        memcpy(copy, text, size);
+    return copy;
+}
+
+void cqr_arena_fini(struct arena *arena)
+{
+    struct arena_chunk *chunk = arena->chunks;
+    while (chunk != NULL) {
+        struct arena_chunk *next = chunk->next;
+        cqr_mem_free(chunk);
+        chunk = next;
+    }
+    *arena = (struct arena){.size_max = arena->size_max};
+}

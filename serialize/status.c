@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "serialize/cqlring_types.h"
+
+const char *cqlring_status_name(cqlring_status status)
+{
+    switch (status) {
+#define STATUS_NAME(name, number, text) \
+    case number: return #name;
+        CQLRING_STATUS_LIST(STATUS_NAME)
+#undef STATUS_NAME
+    }
+    return "UNKNOWN";
+}
+
+const char *cqlring_status_text(cqlring_status status)
+{
+    switch (status) {
+#define STATUS_TEXT(name, number, text) \
+    case number: return text;
+        CQLRING_STATUS_LIST(STATUS_TEXT)
+#undef STATUS_TEXT
+    }
+    return "unknown status";
+}
+
+cqlring_bytes cqlring_text(const char *string)
+{
+    if (string == NULL)
+        return (cqlring_bytes){.data = "", .size = 0};
+    /* A slice counts in 31 bits. A longer string cannot be told of here; it is cut, and whoever
+       takes the slice refuses it as too large. */
+    size_t size = strnlen(string, INT32_MAX);
+    return (cqlring_bytes){.data = string, .size = (int32_t)size};
+}
