@@ -14,7 +14,8 @@ enum { POLL_READ = 1, POLL_WRITE = 2 };
 
 struct poll_event {
     void *context;
-    uint32_t events; /* POLL_…; errors and hang-ups are reported as POLL_READ (recv then tells) and POLL_WRITE if that was asked for */
+    uint32_t events; /* POLL_…; errors and hang-ups are reported as POLL_READ (recv then tells) and POLL_WRITE if that was
+                        asked for; libev names only what was asked for, and nobody is told who asked for nothing */
 };
 
 struct poller;
@@ -22,7 +23,8 @@ struct poller;
 struct poller_vtable {
     cqlring_status (*add)(struct poller *poller, int fd, uint32_t events, void *context);
     void (*modify)(struct poller *poller, int fd, uint32_t events);
-    void (*remove)(struct poller *poller, int fd); /* no event of it is reported afterwards, also none already gathered */
+    void (*remove)(struct poller *poller, int fd); /* no event of it is reported
+       afterwards, also none already gathered; what wait has returned is the caller's to skip. Before close(). */
     /* Wait until something is ready, wake is called, or deadline_us (absolute, net's monotonic clock; -1 for ever, 0 do
        not wait). Returns the number of events stored. */
     int (*wait)(struct poller *poller, struct poll_event *events, int capacity, int64_t deadline_us);

@@ -57,8 +57,10 @@ void cqr_wheel_disarm(struct wheel *wheel, struct timer *timer)
     if (timer->next != NULL)
         timer->next->link = timer->link;
     unsigned bucket = (unsigned)(tick_of(timer->deadline_us) & MASK);
-    if (wheel->buckets[bucket] == NULL)
+    if (wheel->buckets[bucket] == NULL) {
         vacate(wheel, bucket);
+        wheel->next_is_early |= end_of(wheel->first_tick[bucket]) == wheel->next_us;
+    }
     timer->link = NULL;
     timer->next = NULL;
     assert(wheel->count > 0);
@@ -121,11 +123,25 @@ struct timer *cqr_wheel_expire(struct wheel *wheel, int64_t now_us)
     if (now_tick > wheel->tick)
         wheel->tick = now_tick;
     wheel->next_us = wheel->count == 0 ? INT64_MAX : end_of(first_tick);
+    wheel->next_is_early = false;
     return due;
 }
 
-int64_t cqr_wheel_next(const struct wheel *wheel)
+int64_t cqr_wheel_next(struct wheel *wheel)
 {
+    if (wheel->due != NULL)
+        return wheel->due->deadline_us;
+    if (!wheel->next_is_early || wheel->count == 0)
+        return wheel->next_us;
+    int64_t first_tick = INT64_MAX;
+    for (unsigned word = 0; word < WHEEL_BUCKETS / 64; ++word) {
+        for (uint64_t bits = wheel->occupied[word]; bits != 0; bits &= bits - 1) {
+            int64_t tick = wheel->first_tick[word * 64 + (unsigned)__builtin_ctzll(bits)];
+            first_tick = tick < first_tick ? tick : first_tick;
+        }
+    }
+    wheel->next_us = end_of(first_tick);
+    wheel->next_is_early = false;
     return wheel->next_us;
 }
 

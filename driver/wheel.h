@@ -6,8 +6,9 @@
    submitter). Coarse: a timer fires at its deadline or up to one tick later, never before. Timers further than one turn
    of the wheel stay in their bucket until their time has come.
 
-   cqr_wheel_next is exact about whether there is anything at all (idle sessions must not wake): with no timer it says
-   INT64_MAX. */
+   cqr_wheel_next is a load, or a walk over the occupied buckets when the first timer has been disarmed. It is exact
+   about whether there is anything at all (idle sessions must not wake): with no timer it says INT64_MAX. A timer far
+   away is not met once per turn of the wheel: a bucket remembers how early its first timer can be due. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,8 +27,9 @@ struct wheel {
     uint64_t occupied[WHEEL_BUCKETS / 64];
     int64_t tick;                      /* all ticks before this one have been handled */
     int64_t next_us;                   /* nothing is due before; INT64_MAX when empty */
+    bool next_is_early;                /* the timer that next_us is about may be gone */
     uint32_t count;
-    struct timer *due;   /* taken out by pop, not yet handed over; still armed */
+    struct timer *due;                 /* taken out by pop, not yet handed over; still armed */
 };
 
 void cqr_wheel_init(struct wheel *wheel, int64_t now_us);
@@ -38,7 +40,7 @@ struct timer *cqr_wheel_expire(struct wheel *wheel, int64_t now_us);
 /* One due timer, taken out; NULL when there is none left. Handlers may arm and disarm any timer between two calls, also one
    that is due but not yet popped. */
 struct timer *cqr_wheel_pop(struct wheel *wheel, int64_t now_us);
-/* Earliest time at which expire may have something to do (a bucket's end); INT64_MAX when empty. */
-int64_t cqr_wheel_next(const struct wheel *wheel);
+/* Earliest time at which expire or pop may have something to do (a bucket's end); INT64_MAX when empty. */
+int64_t cqr_wheel_next(struct wheel *wheel);
 
 #endif

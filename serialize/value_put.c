@@ -76,7 +76,7 @@ static const cqlring_type *next_child(cqlring_writer *writer, uint32_t count)
     const cqlring_type *type = writer->frames[writer->depth - 1].type;
     uint32_t index = writer->frames[writer->depth - 1].count;
     uint32_t limit = INT32_MAX;
-    const cqlring_type *child = type->children == NULL ? NULL : type->children[0];
+    const cqlring_type *child;
     switch (type->kind) {
     case CQLRING_KIND_TUPLE:
     case CQLRING_KIND_UDT:
@@ -84,9 +84,12 @@ static const cqlring_type *next_child(cqlring_writer *writer, uint32_t count)
         limit = type->child_count;
         child = index < limit ? type->children[index] : NULL;
         break;
-    case CQLRING_KIND_VECTOR: limit = type->dimension; break;
     case CQLRING_KIND_MAP: child = type->children[index % 2]; break;
-    default: break;
+    case CQLRING_KIND_VECTOR:
+        limit = type->dimension;
+        child = type->children[0];
+        break;
+    default: child = type->children[0]; break;
     }
     if (count > limit || index > limit - count) {
         fail(writer, CQLRING_TYPE);

@@ -151,10 +151,18 @@ static void test_server_errors(cqlring_session *session)
     cqlring_prepared *prepared = NULL;
     cqlring_error error;
     (void)live_status(cqlring_prepare_sync(session, "SELECT nothing FROM nowhere.at_all", &prepared, &error), CQLRING_SERVER, &error, "prepare");
-    cqlring_request use = {.session = session, .cql = cqlring_text("USE system")};
-    (void)live_status(cqlring_execute_sync(&use, NULL, &error), CQLRING_INVALID, &error, "USE");
-    int64_t count = live_count(session, "system.local"); /* and everything goes on */
-    (void)live_equal(count, 1, "rows of system.local");
+    (void)live_equal(live_count(session, "system.local"), 1, "and everything goes on: rows of system.local");
+}
+
+/* A session's keyspace is fixed. The connection on which it was changed is replaced; whoever comes next must not notice. */
+static void test_use_is_refused(cqlring_session *session)
+{
+    for (int i = 0; i < 3; ++i) {
+        cqlring_error error;
+        cqlring_request use = {.session = session, .cql = cqlring_text("USE system")};
+        (void)live_status(cqlring_execute_sync(&use, NULL, &error), CQLRING_INVALID, &error, "USE");
+        (void)live_equal(live_count(session, "system.local"), 1, "and everything goes on: rows of system.local");
+    }
 }
 
 static void test_large_values(cqlring_session *session)
@@ -279,26 +287,26 @@ static cqlring_status run_batch(cqlring_session *session, cqlring_batch_kind kin
 
 static void test_batches(cqlring_session *session)
 {
-    if (!live_run(session, "CREATE TABLE IF NOT EXISTS cqlring_live.batch (k int PRIMARY KEY, v text)") ||
+    if (!live_run(session, "CREATE TABLE IF NOT EXISTS cqlring_live.batched (k int PRIMARY KEY, v text)") ||
         !live_run(session, "CREATE TABLE IF NOT EXISTS cqlring_live.counts (k int PRIMARY KEY, n counter)") ||
-        !live_run(session, "TRUNCATE cqlring_live.batch") || !live_run(session, "TRUNCATE cqlring_live.counts"))
+        !live_run(session, "TRUNCATE cqlring_live.batched") || !live_run(session, "TRUNCATE cqlring_live.counts"))
         return;
-    cqlring_prepared *insert = live_prepare(session, "INSERT INTO cqlring_live.batch (k, v) VALUES (?, ?)");
+    cqlring_prepared *insert = live_prepare(session, "INSERT INTO cqlring_live.batched (k, v) VALUES (?, ?)");
     cqlring_prepared *add = live_prepare(session, "UPDATE cqlring_live.counts SET n = n + ? WHERE k = ?");
     uint8_t two[4] = {0, 0, 0, 2}, three[4] = {0, 0, 0, 3}, long_5[8] = {[7] = 5};
     cqlring_error error;
     if (insert != NULL && add != NULL) {
         cqlring_bytes text_values[2] = {{two, 4}, cqlring_text("two")}, prepared_values[2] = {{three, 4}, cqlring_text("three")};
         const cqlring_batch_child children[] = { /* BT-02: without values, with values, prepared */
-            {.cql = cqlring_text("INSERT INTO cqlring_live.batch (k, v) VALUES (1, 'one')")},
-            {.cql = cqlring_text("INSERT INTO cqlring_live.batch (k, v) VALUES (?, ?)"), .values = text_values, .value_count = 2},
+            {.cql = cqlring_text("INSERT INTO cqlring_live.batched (k, v) VALUES (1, 'one')")},
+            {.cql = cqlring_text("INSERT INTO cqlring_live.batched (k, v) VALUES (?, ?)"), .values = text_values, .value_count = 2},
             {.prepared = insert, .values = prepared_values, .value_count = 2},
         };
         (void)live_ok(run_batch(session, CQLRING_BATCH_LOGGED, children, 3, NULL, &error), &error, "logged batch");
-        (void)live_equal(live_count(session, "cqlring_live.batch"), 3, "rows of a logged batch");
-        (void)live_run(session, "TRUNCATE cqlring_live.batch");
+        (void)live_equal(live_count(session, "cqlring_live.batched"), 3, "rows of a logged batch");
+        (void)live_run(session, "TRUNCATE cqlring_live.batched");
         (void)live_ok(run_batch(session, CQLRING_BATCH_UNLOGGED, children, 3, NULL, &error), &error, "unlogged batch");
-        (void)live_equal(live_count(session, "cqlring_live.batch"), 3, "rows of an unlogged batch");
+        (void)live_equal(live_count(session, "cqlring_live.batched"), 3, "rows of an unlogged batch");
 
         cqlring_bytes add_values[2] = {{long_5, 8}, {two, 4}};
         const cqlring_batch_child adds[] = {
@@ -526,6 +534,7 @@ static const struct {
     {"jobs", test_jobs},
     {"queue", test_queue},
     {"nodes", test_nodes},
+    {"use is refused", test_use_is_refused},
 };
 
 static bool is_wanted(const char *name)

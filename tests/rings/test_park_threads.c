@@ -86,7 +86,7 @@ START_TEST(no_wake_up_is_lost)
     pthread_t thread;
     ck_assert_int_eq(cqr_thread_start(&thread, "echo", -1, echo_main, NULL), 0);
     uint64_t seed = 3;
-    int64_t end_us = rings_now_us() + (rings_end_us() - rings_now_us()) / 4;
+    int64_t end_us = rings_now_us() + (rings_end_us() - rings_now_us()) / 16;
     /* Three entries are under way from here on. */
     for (int i = 0; i < 3; ++i)
         cqr_ring_stage(&sides[1].ring)->offset = (uint32_t)sides[0].sent++;
@@ -144,7 +144,7 @@ START_TEST(every_waiter_of_a_word_is_woken)
     pthread_t threads[WAITERS];
     for (int i = 0; i < WAITERS; ++i)
         ck_assert_int_eq(cqr_thread_start(&threads[i], "waiter", -1, wait_main, NULL), 0);
-    int64_t end_us = rings_end_us();
+    int64_t end_us = rings_now_us() + (rings_end_us() - rings_now_us()) / 2;
     unsigned round = 0;
     while (rings_now_us() < end_us && !atomic_load(&futures.wrong)) {
         round++;

@@ -83,6 +83,46 @@ START_TEST(timer_many_turns_away_does_not_wake_once_per_turn)
 }
 END_TEST
 
+/* A session at rest: the requests are over, the heartbeat remains, and nothing wakes before it. */
+START_TEST(disarmed_first_timer_is_no_reason_to_wake)
+{
+    cqr_wheel_init(&wheel, 0);
+    struct timer heartbeat = {0}, ops[100] = {0};
+    cqr_wheel_arm(&wheel, &heartbeat, 30000000);
+    int64_t idle = cqr_wheel_next(&wheel);
+    for (int i = 0; i < 100; ++i)
+        cqr_wheel_arm(&wheel, &ops[i], 12000000 + i * 1000);
+    ck_assert_int_lt(cqr_wheel_next(&wheel), idle);
+    for (int i = 0; i < 100; ++i)
+        cqr_wheel_disarm(&wheel, &ops[i]);
+    ck_assert_int_eq(cqr_wheel_next(&wheel), idle);
+}
+END_TEST
+
+/* What a handler may do between two pops: arm and disarm anybody, those due and not yet popped included. */
+START_TEST(popped_timers_may_change_the_others)
+{
+    cqr_wheel_init(&wheel, 0);
+    struct timer one[6] = {0};
+    for (int i = 0; i < 6; ++i)
+        cqr_wheel_arm(&wheel, &one[i], 10000 + i * WHEEL_TICK_US);
+    int64_t now = 100000;
+    ck_assert_ptr_eq(cqr_wheel_pop(&wheel, now), &one[0]);
+    ck_assert_int_le(cqr_wheel_next(&wheel), now);
+    cqr_wheel_disarm(&wheel, &one[1]);
+    cqr_wheel_arm(&wheel, &one[2], now + 50000);
+    cqr_wheel_arm(&wheel, &one[0], now + 60000);
+    ck_assert_ptr_eq(cqr_wheel_pop(&wheel, now), &one[3]);
+    cqr_wheel_disarm(&wheel, &one[5]);
+    ck_assert_ptr_eq(cqr_wheel_pop(&wheel, now), &one[4]);
+    ck_assert_ptr_null(cqr_wheel_pop(&wheel, now));
+    ck_assert_uint_eq(wheel.count, 2);
+    ck_assert_ptr_eq(cqr_wheel_pop(&wheel, cqr_wheel_next(&wheel)), &one[2]);
+    ck_assert_ptr_eq(cqr_wheel_pop(&wheel, cqr_wheel_next(&wheel)), &one[0]);
+    ck_assert_int_eq(cqr_wheel_next(&wheel), INT64_MAX);
+}
+END_TEST
+
 START_TEST(rearmed_timer_fires_once_at_its_last_deadline)
 {
     cqr_wheel_init(&wheel, 0);
@@ -214,6 +254,8 @@ int main(void)
     tcase_add_test(tcase, timer_fires_within_a_tick_and_never_early);
     tcase_add_test(tcase, deadline_in_the_past_fires_at_the_next_expire);
     tcase_add_test(tcase, timer_many_turns_away_does_not_wake_once_per_turn);
+    tcase_add_test(tcase, disarmed_first_timer_is_no_reason_to_wake);
+    tcase_add_test(tcase, popped_timers_may_change_the_others);
     tcase_add_test(tcase, rearmed_timer_fires_once_at_its_last_deadline);
     tcase_add_test(tcase, timer_at_the_end_of_time_does_not_overflow);
     tcase_add_test(tcase, clock_jump_of_hours_expires_everything_due);
