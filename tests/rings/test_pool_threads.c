@@ -77,7 +77,7 @@ START_TEST(blocks_come_back_from_any_thread_and_outlive_their_pool)
     while (rings_now_us() < end_us) {
         struct block_pool *pool = cqr_pool_create(BLOCK_SIZE, 8);
         ck_assert_ptr_nonnull(pool);
-        for (int i = 0; i < 200; ++i, ++rounds) {
+        for (int i = 0; i < 200 && rings_now_us() < end_us; ++i, ++rounds) {
             uint32_t size = rings_random(&seed) % 16 == 0 ? 3 * BLOCK_SIZE : BLOCK_SIZE;
             struct block *block = cqr_block_take(pool, size);
             ck_assert_ptr_nonnull(block);
