@@ -5,14 +5,15 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The three steps of an EXECUTE are the hottest encoder of the driver: each looks for room once and then writes with plain
-   stores; what is rare goes another way. An EXECUTE of two cells (8 and 32 bytes) with a timestamp and an id of 16 bytes
-   takes in all 105 instructions on v4 and 108 on v5 when they are inlined at link time (gcc 12 -O2 -flto, as in the preset
-   release), and 168 on v4 (64, 67, 37) when they are not: the difference of two run lengths of
-   `bench/micro/codec execute 4 COUNT` under callgrind. */
+/* The three steps of an EXECUTE are the hottest encoder of the driver: each looks for room once and
+   then writes with plain stores; what is rare goes another way. An EXECUTE of two cells (8 and 32
+   bytes) with a timestamp and an id of 16 bytes takes in all 105 instructions on v4 and 108 on v5
+   when they are inlined at link time (gcc 12 -O2 -flto, as in the preset release), and 168 on v4
+   (64, 67, 37) when they are not: the difference of two run lengths of `bench/micro/codec execute 4
+   COUNT` under callgrind. */
 
 #define LIKELY(condition) __builtin_expect((condition), 1)
-#define RARELY_CALLED __attribute__((noinline, cold))
+#define RARELY_CALLED     __attribute__((noinline, cold))
 
 /* Where this does not hold, the slower way finds out exactly whether there is room. */
 static inline bool has_room(const struct writer *writer, uint32_t size)
@@ -62,7 +63,8 @@ static inline uint8_t header_flags(const struct dialect *dialect, bool tracing, 
 static inline bool is_plain(const struct query_params *params)
 {
     enum { RARE = offsetof(struct query_params, serial_consistency) };
-    _Static_assert(offsetof(struct query_params, page_size) - RARE == sizeof(uint64_t), "what is rare fills eight bytes");
+    _Static_assert(offsetof(struct query_params, page_size) - RARE == sizeof(uint64_t),
+                   "what is rare fills eight bytes");
     uint64_t rare;
     memcpy(&rare, (const unsigned char *)params + RARE, sizeof rare);
     return rare == 0 && params->paging_state.data == NULL && params->keyspace.size == 0;
@@ -70,12 +72,14 @@ static inline bool is_plain(const struct query_params *params)
 
 static inline uint32_t plain_flags(const struct query_params *params)
 {
-    uint32_t flags = (uint32_t)params->has_values * QUERY_VALUES | (uint32_t)params->skip_metadata * QUERY_SKIP_METADATA |
+    uint32_t flags = (uint32_t)params->has_values * QUERY_VALUES |
+                     (uint32_t)params->skip_metadata * QUERY_SKIP_METADATA |
                      (uint32_t)params->has_timestamp * QUERY_TIMESTAMP;
     return LIKELY(params->page_size <= 0) ? flags : flags | QUERY_PAGE_SIZE;
 }
 
-RARELY_CALLED static uint32_t all_flags(const struct dialect *dialect, const struct query_params *params)
+RARELY_CALLED static uint32_t all_flags(const struct dialect *dialect,
+                                        const struct query_params *params)
 {
     uint32_t flags = plain_flags(params);
     if (params->paging_state.data != NULL)
@@ -104,7 +108,8 @@ static inline void store_flags(uint8_t *at, const struct dialect *dialect, uint3
         *at = (uint8_t)flags;
 }
 
-static inline void put_consistency(struct writer *writer, const struct dialect *dialect, uint16_t consistency, uint32_t flags)
+static inline void put_consistency(struct writer *writer, const struct dialect *dialect,
+                                   uint16_t consistency, uint32_t flags)
 {
     uint8_t *at = cqr_put_room(writer, 2 + flags_size(dialect));
     if (at == NULL)
@@ -114,7 +119,8 @@ static inline void put_consistency(struct writer *writer, const struct dialect *
 }
 
 /* The optional fields behind the values, whichever the flags name. */
-RARELY_CALLED static void put_tail(struct writer *writer, const struct query_params *params, uint32_t flags)
+RARELY_CALLED static void put_tail(struct writer *writer, const struct query_params *params,
+                                   uint32_t flags)
 {
     if ((flags & QUERY_PAGE_SIZE) != 0)
         cqr_put_u32(writer, (uint32_t)params->page_size);
@@ -131,11 +137,13 @@ RARELY_CALLED static void put_tail(struct writer *writer, const struct query_par
 }
 
 /* Header and custom payload: how a request with a payload begins. */
-static void put_header_and_payload(struct writer *writer, const struct dialect *dialect, int16_t stream, uint8_t opcode,
-                                   bool tracing, const struct string_pair *payload, uint16_t payload_count)
+static void put_header_and_payload(struct writer *writer, const struct dialect *dialect,
+                                   int16_t stream, uint8_t opcode, bool tracing,
+                                   const struct string_pair *payload, uint16_t payload_count)
 {
     bool with_payload = payload_count > 0 && dialect->version >= PROTO_V4;
-    cqr_frame_begin(writer, dialect->version, header_flags(dialect, tracing, with_payload), stream, opcode);
+    cqr_frame_begin(writer, dialect->version, header_flags(dialect, tracing, with_payload), stream,
+                    opcode);
     if (!with_payload)
         return;
     cqr_put_u16(writer, payload_count);
@@ -146,26 +154,31 @@ static void put_header_and_payload(struct writer *writer, const struct dialect *
 }
 
 /* Whatever the usual case below does not cover. */
-RARELY_CALLED static uint32_t execute_begin_any(struct writer *writer, const struct dialect *dialect, int16_t stream,
+RARELY_CALLED static uint32_t execute_begin_any(struct writer *writer,
+                                                const struct dialect *dialect, int16_t stream,
                                                 cqlring_bytes id, cqlring_bytes result_metadata_id,
                                                 const struct query_params *params)
 {
     uint32_t start = writer->size;
-    put_header_and_payload(writer, dialect, stream, OPCODE_EXECUTE, params->tracing, params->payload, params->payload_count);
+    put_header_and_payload(writer, dialect, stream, OPCODE_EXECUTE, params->tracing,
+                           params->payload, params->payload_count);
     cqr_put_string(writer, id);
-    if (result_metadata_id.size < 0)
-        result_metadata_id.size = 0; /* unknown: an empty one, to which the server answers with the current one */
+    if (result_metadata_id.size < 0) /* unknown: the server answers an empty one with the current */
+        result_metadata_id.size = 0;
     if (cqr_dialect_has_metadata_id(dialect))
         cqr_put_string(writer, result_metadata_id);
     put_consistency(writer, dialect, params->consistency, all_flags(dialect, params));
     return start;
 }
 
-/* Ids are digests of 16 bytes on every server. Compiled twice, with and without result_metadata_id. */
+/* Ids are digests of 16 bytes on every server. Compiled twice, with and without
+   result_metadata_id. */
 enum { USUAL_ID_SIZE = 16, USUAL_SIZE_MAX = PROTO_HEADER_SIZE + 2 * (2 + USUAL_ID_SIZE) + 2 + 4 };
 
-static inline void execute_begin_usual(struct writer *writer, uint8_t version, uint8_t flags, int16_t stream, const void *id,
-                                       const void *result_metadata_id, const struct query_params *params, bool is_v5)
+static inline void execute_begin_usual(struct writer *writer, uint8_t version, uint8_t flags,
+                                       int16_t stream, const void *id,
+                                       const void *result_metadata_id,
+                                       const struct query_params *params, bool is_v5)
 {
     uint8_t *at = writer->data + writer->size;
     at[0] = version;
@@ -186,21 +199,25 @@ static inline void execute_begin_usual(struct writer *writer, uint8_t version, u
         cqr_store_u32(at + 2, plain_flags(params));
     else
         at[2] = (uint8_t)plain_flags(params);
-    writer->size += PROTO_HEADER_SIZE + 2 + USUAL_ID_SIZE + (is_v5 ? 2u + USUAL_ID_SIZE + 2 + 4 : 2u + 1);
+    writer->size += PROTO_HEADER_SIZE + 2 + USUAL_ID_SIZE +
+                    (is_v5 ? 2u + USUAL_ID_SIZE + 2 + 4 : 2u + 1);
 }
 
-uint32_t cqr_execute_begin(struct writer *writer, const struct dialect *dialect, int16_t stream, cqlring_bytes id,
-                           cqlring_bytes result_metadata_id, const struct query_params *params)
+uint32_t cqr_execute_begin(struct writer *writer, const struct dialect *dialect, int16_t stream,
+                           cqlring_bytes id, cqlring_bytes result_metadata_id,
+                           const struct query_params *params)
 {
     const uint32_t start = writer->size;
     const uint8_t version = dialect->version;
     if (LIKELY(is_plain(params) && id.size == USUAL_ID_SIZE && has_room(writer, USUAL_SIZE_MAX))) {
         if (version >= PROTO_V5 && LIKELY(result_metadata_id.size == USUAL_ID_SIZE)) {
-            execute_begin_usual(writer, version, dialect->frame_flags, stream, id.data, result_metadata_id.data, params, true);
+            execute_begin_usual(writer, version, dialect->frame_flags, stream, id.data,
+                                result_metadata_id.data, params, true);
             return start;
         }
         if (version < PROTO_V5 && LIKELY((dialect->extensions & EXT_METADATA_ID) == 0)) {
-            execute_begin_usual(writer, version, dialect->frame_flags, stream, id.data, NULL, params, false);
+            execute_begin_usual(writer, version, dialect->frame_flags, stream, id.data, NULL,
+                                params, false);
             return start;
         }
     }
@@ -208,7 +225,8 @@ uint32_t cqr_execute_begin(struct writer *writer, const struct dialect *dialect,
 }
 
 /* Cells of any size, and whether there is room for them. */
-__attribute__((noinline)) static void put_values_any(struct writer *writer, const cqlring_bytes *cells, uint32_t count)
+__attribute__((noinline)) static void put_values_any(struct writer *writer,
+                                                     const cqlring_bytes *cells, uint32_t count)
 {
     if (count > UINT16_MAX || !has_room(writer, 2)) {
         writer->failed = true;
@@ -258,8 +276,9 @@ void cqr_put_values(struct writer *writer, const cqlring_bytes *cells, uint32_t 
 }
 
 /* What stands behind the values, and the body's size. */
-RARELY_CALLED static void end_any(struct writer *writer, const struct dialect *dialect, const struct query_params *params,
-                                  uint32_t start, bool is_execute, uint8_t tablet_block)
+RARELY_CALLED static void end_any(struct writer *writer, const struct dialect *dialect,
+                                  const struct query_params *params, uint32_t start,
+                                  bool is_execute, uint8_t tablet_block)
 {
     put_tail(writer, params, all_flags(dialect, params));
     if (is_execute && (dialect->extensions & EXT_TABLETS_V2) != 0)
@@ -267,8 +286,8 @@ RARELY_CALLED static void end_any(struct writer *writer, const struct dialect *d
     cqr_frame_end(writer, start);
 }
 
-void cqr_execute_end(struct writer *writer, const struct dialect *dialect, const struct query_params *params, uint32_t start,
-                     uint8_t tablet_block)
+void cqr_execute_end(struct writer *writer, const struct dialect *dialect,
+                     const struct query_params *params, uint32_t start, uint8_t tablet_block)
 {
     enum { USUAL_TAIL_MAX = 4 + 8 + 1 };
     if (!LIKELY(is_plain(params) && has_room(writer, USUAL_TAIL_MAX))) {
@@ -292,18 +311,20 @@ void cqr_execute_end(struct writer *writer, const struct dialect *dialect, const
     cqr_store_u32(envelope + 5, size - PROTO_HEADER_SIZE);
 }
 
-uint32_t cqr_query_begin(struct writer *writer, const struct dialect *dialect, int16_t stream, cqlring_bytes cql,
-                         const struct query_params *params)
+uint32_t cqr_query_begin(struct writer *writer, const struct dialect *dialect, int16_t stream,
+                         cqlring_bytes cql, const struct query_params *params)
 {
     uint32_t start = writer->size;
     assert(cql.size >= 0);
-    put_header_and_payload(writer, dialect, stream, OPCODE_QUERY, params->tracing, params->payload, params->payload_count);
+    put_header_and_payload(writer, dialect, stream, OPCODE_QUERY, params->tracing, params->payload,
+                           params->payload_count);
     cqr_put_bytes(writer, cql);
     put_consistency(writer, dialect, params->consistency, all_flags(dialect, params));
     return start;
 }
 
-void cqr_put_named_values(struct writer *writer, const cqlring_bytes *names, const cqlring_bytes *cells, uint32_t count)
+void cqr_put_named_values(struct writer *writer, const cqlring_bytes *names,
+                          const cqlring_bytes *cells, uint32_t count)
 {
     if (count > UINT16_MAX) {
         writer->failed = true;
@@ -316,16 +337,18 @@ void cqr_put_named_values(struct writer *writer, const cqlring_bytes *names, con
     }
 }
 
-void cqr_query_end(struct writer *writer, const struct dialect *dialect, const struct query_params *params, uint32_t start)
+void cqr_query_end(struct writer *writer, const struct dialect *dialect,
+                   const struct query_params *params, uint32_t start)
 {
     end_any(writer, dialect, params, start, false, 0);
 }
 
-uint32_t cqr_batch_begin(struct writer *writer, const struct dialect *dialect, int16_t stream, uint8_t kind, uint16_t count,
-                         const struct query_params *params)
+uint32_t cqr_batch_begin(struct writer *writer, const struct dialect *dialect, int16_t stream,
+                         uint8_t kind, uint16_t count, const struct query_params *params)
 {
     uint32_t start = writer->size;
-    put_header_and_payload(writer, dialect, stream, OPCODE_BATCH, params->tracing, params->payload, params->payload_count);
+    put_header_and_payload(writer, dialect, stream, OPCODE_BATCH, params->tracing, params->payload,
+                           params->payload_count);
     cqr_put_u8(writer, kind);
     cqr_put_u16(writer, count);
     return start;
@@ -344,26 +367,30 @@ void cqr_batch_prepared(struct writer *writer, cqlring_bytes id)
     cqr_put_string(writer, id);
 }
 
-void cqr_batch_end(struct writer *writer, const struct dialect *dialect, const struct query_params *params, uint32_t start)
+void cqr_batch_end(struct writer *writer, const struct dialect *dialect,
+                   const struct query_params *params, uint32_t start)
 {
-    /* A batch has neither values nor pages of its own: the low four bits must be 0, and names are never sent. */
-    uint32_t flags = all_flags(dialect, params) & (QUERY_SERIAL | QUERY_TIMESTAMP | QUERY_KEYSPACE | QUERY_NOW);
+    /* A batch has neither values nor pages of its own: the low four bits must be 0, and names are
+       never sent. */
+    uint32_t flags = all_flags(dialect, params) &
+                     (QUERY_SERIAL | QUERY_TIMESTAMP | QUERY_KEYSPACE | QUERY_NOW);
     put_consistency(writer, dialect, params->consistency, flags);
     put_tail(writer, params, flags);
     cqr_frame_end(writer, start);
 }
 
-/* --- requests of one piece --------------------------------------------------------------------------------------------- */
+/* --- requests of one piece -------------------------------------------------------------------- */
 
 void cqr_encode_options(struct writer *writer, const struct dialect *dialect, int16_t stream)
 {
     cqr_frame_begin(writer, dialect->version, dialect->frame_flags, stream, OPCODE_OPTIONS);
 }
 
-void cqr_encode_startup(struct writer *writer, const struct dialect *dialect, int16_t stream, const struct string_pair *options,
-                        uint16_t count)
+void cqr_encode_startup(struct writer *writer, const struct dialect *dialect, int16_t stream,
+                        const struct string_pair *options, uint16_t count)
 {
-    uint32_t start = cqr_frame_begin(writer, dialect->version, dialect->frame_flags, stream, OPCODE_STARTUP);
+    uint32_t start = cqr_frame_begin(writer, dialect->version, dialect->frame_flags, stream,
+                                     OPCODE_STARTUP);
     cqr_put_u16(writer, count);
     for (uint32_t i = 0; i < count; ++i) {
         cqr_put_string(writer, options[i].key);
@@ -372,29 +399,34 @@ void cqr_encode_startup(struct writer *writer, const struct dialect *dialect, in
     cqr_frame_end(writer, start);
 }
 
-void cqr_encode_auth_response(struct writer *writer, const struct dialect *dialect, int16_t stream, cqlring_bytes token)
+void cqr_encode_auth_response(struct writer *writer, const struct dialect *dialect, int16_t stream,
+                              cqlring_bytes token)
 {
-    uint32_t start = cqr_frame_begin(writer, dialect->version, dialect->frame_flags, stream, OPCODE_AUTH_RESPONSE);
+    uint32_t start = cqr_frame_begin(writer, dialect->version, dialect->frame_flags, stream,
+                                     OPCODE_AUTH_RESPONSE);
     cqr_put_bytes(writer, token);
     cqr_frame_end(writer, start);
 }
 
-void cqr_encode_register(struct writer *writer, const struct dialect *dialect, int16_t stream, const cqlring_bytes *events,
-                         uint16_t count)
+void cqr_encode_register(struct writer *writer, const struct dialect *dialect, int16_t stream,
+                         const cqlring_bytes *events, uint16_t count)
 {
-    uint32_t start = cqr_frame_begin(writer, dialect->version, dialect->frame_flags, stream, OPCODE_REGISTER);
+    uint32_t start = cqr_frame_begin(writer, dialect->version, dialect->frame_flags, stream,
+                                     OPCODE_REGISTER);
     cqr_put_u16(writer, count);
     for (uint32_t i = 0; i < count; ++i)
         cqr_put_string(writer, events[i]);
     cqr_frame_end(writer, start);
 }
 
-void cqr_encode_prepare(struct writer *writer, const struct dialect *dialect, int16_t stream, cqlring_bytes cql,
-                        cqlring_bytes keyspace, bool tracing, const struct string_pair *payload, uint16_t payload_count)
+void cqr_encode_prepare(struct writer *writer, const struct dialect *dialect, int16_t stream,
+                        cqlring_bytes cql, cqlring_bytes keyspace, bool tracing,
+                        const struct string_pair *payload, uint16_t payload_count)
 {
     uint32_t start = writer->size;
     assert(cql.size >= 0);
-    put_header_and_payload(writer, dialect, stream, OPCODE_PREPARE, tracing, payload, payload_count);
+    put_header_and_payload(writer, dialect, stream, OPCODE_PREPARE, tracing, payload,
+                           payload_count);
     cqr_put_bytes(writer, cql);
     if (dialect->version >= PROTO_V5) {
         cqr_put_u32(writer, keyspace.size > 0 ? 1 : 0);

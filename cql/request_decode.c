@@ -3,11 +3,14 @@
 
 #include "cql/request.h"
 
-/* The server's side: a request taken apart, every length checked, and walked to its end, so that who iterates over
-   values, children or pairs afterwards meets no surprise. */
+/* The server's side: a request taken apart, every length checked, and walked to its end, so that
+   who iterates over values, children or pairs afterwards meets no surprise. */
 
 enum { QUERY_FLAGS_V4 = QUERY_KEYSPACE - 1, QUERY_FLAGS_V5 = (QUERY_NOW << 1) - 1 };
-enum { BATCH_FLAGS_V4 = QUERY_SERIAL | QUERY_TIMESTAMP, BATCH_FLAGS_V5 = BATCH_FLAGS_V4 | QUERY_KEYSPACE | QUERY_NOW };
+enum {
+    BATCH_FLAGS_V4 = QUERY_SERIAL | QUERY_TIMESTAMP,
+    BATCH_FLAGS_V5 = BATCH_FLAGS_V4 | QUERY_KEYSPACE | QUERY_NOW
+};
 enum { PREPARE_KEYSPACE = 0x01, CONSISTENCY_LAST = 0x0A };
 
 static cqlring_bytes slice_from(const uint8_t *from, const struct reader *reader)
@@ -36,7 +39,8 @@ static cqlring_bytes get_value(struct reader *reader, bool unset_allowed)
     return (cqlring_bytes){.data = NULL, .size = size};
 }
 
-static cqlring_bytes skip_values(struct reader *reader, uint16_t count, bool names, bool unset_allowed)
+static cqlring_bytes skip_values(struct reader *reader, uint16_t count, bool names,
+                                 bool unset_allowed)
 {
     const uint8_t *from = reader->at;
     for (uint32_t i = 0; i < count && !reader->failed; ++i) {
@@ -66,7 +70,8 @@ static cqlring_bytes get_payload(struct reader *reader)
     return slice_from(from, reader);
 }
 
-static uint32_t get_flags(const struct dialect *dialect, struct reader *reader, uint32_t legal_v4, uint32_t legal_v5)
+static uint32_t get_flags(const struct dialect *dialect, struct reader *reader, uint32_t legal_v4,
+                          uint32_t legal_v5)
 {
     bool is_v5 = dialect->version >= PROTO_V5;
     uint32_t flags = is_v5 ? cqr_get_u32(reader) : cqr_get_u8(reader);
@@ -113,7 +118,8 @@ static void get_params(const struct dialect *dialect, struct reader *reader, str
     params->skip_metadata = (flags & QUERY_SKIP_METADATA) != 0;
     if (params->has_values) {
         out->value_count = cqr_get_u16(reader);
-        out->values = skip_values(reader, out->value_count, params->has_names, dialect->version >= PROTO_V4);
+        out->values = skip_values(reader, out->value_count, params->has_names,
+                                  dialect->version >= PROTO_V4);
     }
     get_tail(reader, flags, out);
 }
@@ -140,8 +146,8 @@ static void get_batch(const struct dialect *dialect, struct reader *reader, stru
     get_tail(reader, get_flags(dialect, reader, BATCH_FLAGS_V4, BATCH_FLAGS_V5), out);
 }
 
-cqlring_status cqr_decode_request(const struct dialect *dialect, uint8_t opcode, uint8_t flags, cqlring_bytes body,
-                                  struct request *out)
+cqlring_status cqr_decode_request(const struct dialect *dialect, uint8_t opcode, uint8_t flags,
+                                  cqlring_bytes body, struct request *out)
 {
     *out = (struct request){.opcode = opcode};
     struct reader reader;
@@ -151,8 +157,7 @@ cqlring_status cqr_decode_request(const struct dialect *dialect, uint8_t opcode,
         out->payload = get_payload(&reader);
 
     switch (opcode) {
-    case OPCODE_OPTIONS:
-        break;
+    case OPCODE_OPTIONS: break;
     case OPCODE_STARTUP:
         out->map_count = cqr_get_u16(&reader);
         out->map = skip_strings(&reader, 2u * out->map_count);
@@ -161,9 +166,7 @@ cqlring_status cqr_decode_request(const struct dialect *dialect, uint8_t opcode,
         out->map_count = cqr_get_u16(&reader);
         out->map = skip_strings(&reader, out->map_count);
         break;
-    case OPCODE_AUTH_RESPONSE:
-        out->text = cqr_get_bytes(&reader);
-        break;
+    case OPCODE_AUTH_RESPONSE: out->text = cqr_get_bytes(&reader); break;
     case OPCODE_PREPARE:
         out->text = get_long_string(&reader);
         if (dialect->version >= PROTO_V5) {
@@ -186,11 +189,8 @@ cqlring_status cqr_decode_request(const struct dialect *dialect, uint8_t opcode,
         if ((dialect->extensions & EXT_TABLETS_V2) != 0)
             out->tablet_block = cqr_get_u8(&reader);
         break;
-    case OPCODE_BATCH:
-        get_batch(dialect, &reader, out);
-        break;
-    default:
-        reader.failed = true;
+    case OPCODE_BATCH: get_batch(dialect, &reader, out); break;
+    default: reader.failed = true;
     }
     return reader.failed ? CQLRING_PROTOCOL : CQLRING_OK;
 }

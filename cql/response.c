@@ -3,8 +3,9 @@
 
 #include <string.h>
 
-/* Everything but ERROR (response_error.c) and what describes columns (response_rows.c). Whatever a caller will iterate
-   over later is walked here once, so that a torn body is refused as a whole and not half-way through. */
+/* Everything but ERROR (response_error.c) and what describes columns (response_rows.c). Whatever a
+   caller will iterate over later is walked here once, so that a torn body is refused as a whole and
+   not half-way through. */
 
 static struct reader open_body(cqlring_bytes body)
 {
@@ -77,7 +78,8 @@ cqlring_status cqr_next_pair(cqlring_bytes *pairs, cqlring_bytes *key, cqlring_b
     return keep_rest(&reader, pairs);
 }
 
-cqlring_status cqr_decode_supported(cqlring_bytes body, uint16_t *key_count, cqlring_bytes *multimap)
+cqlring_status cqr_decode_supported(cqlring_bytes body, uint16_t *key_count,
+                                    cqlring_bytes *multimap)
 {
     struct reader reader = open_body(body);
     *key_count = cqr_get_u16(&reader);
@@ -93,7 +95,8 @@ cqlring_status cqr_decode_supported(cqlring_bytes body, uint16_t *key_count, cql
     return CQLRING_OK;
 }
 
-cqlring_status cqr_next_multi(cqlring_bytes *multimap, cqlring_bytes *key, uint16_t *value_count, cqlring_bytes *values)
+cqlring_status cqr_next_multi(cqlring_bytes *multimap, cqlring_bytes *key, uint16_t *value_count,
+                              cqlring_bytes *values)
 {
     struct reader reader = open_body(*multimap);
     *key = cqr_get_string(&reader);
@@ -135,7 +138,8 @@ static bool is_text(cqlring_bytes text, const char *expected)
     return (size_t)text.size == size && memcmp(text.data, expected, size) == 0;
 }
 
-/* Of a target that we do not know only the change and the target are told (SC-06: it is to be ignored, no error). */
+/* Of a target that we do not know only the change and the target are told (SC-06: it is to be
+   ignored, no error). */
 static void get_schema_change(struct reader *reader, struct schema_change *out)
 {
     *out = (struct schema_change){.argument_count = 0};
@@ -175,7 +179,8 @@ static void get_inet(struct reader *reader, struct event_body *out)
 }
 
 /* Events of a type that we do not know are the type alone (FR-10: ignored). */
-cqlring_status cqr_decode_event(const struct dialect *dialect, cqlring_bytes body, struct event_body *out)
+cqlring_status cqr_decode_event(const struct dialect *dialect, cqlring_bytes body,
+                                struct event_body *out)
 {
     (void)dialect; /* all versions so far agree */
     *out = (struct event_body){.address_size = 0};

@@ -3,10 +3,13 @@
 
 #include "cql/response.h"
 
-/* ERROR of every code. Code and message must be there; whatever is wrong behind them only costs its fields (MS-06). */
+/* ERROR of every code. Code and message must be there; whatever is wrong behind them only costs its
+   fields (MS-06). */
 
-/* Failed replicas: a count, or (v5, and v4 with the extension) a map from address to reason in the count's place. */
-static void get_failures(const struct dialect *dialect, struct reader *reader, struct error_body *out)
+/* Failed replicas: a count, or (v5, and v4 with the extension) a map from address to reason in the
+   count's place. */
+static void get_failures(const struct dialect *dialect, struct reader *reader,
+                         struct error_body *out)
 {
     out->failure_count = cqr_get_i32(reader);
     if (dialect->version < PROTO_V5 && (dialect->extensions & EXT_FAILURE_MAP) == 0)
@@ -32,7 +35,8 @@ static void get_responses(struct reader *reader, struct error_body *out)
     out->required = cqr_get_i32(reader);
 }
 
-static void get_contentions(const struct dialect *dialect, struct reader *reader, struct error_body *out)
+static void get_contentions(const struct dialect *dialect, struct reader *reader,
+                            struct error_body *out)
 {
     bool is_cas = out->write_type.size == 3 && memcmp(out->write_type.data, "CAS", 3) == 0;
     /* Only newer nodes send them. */
@@ -52,7 +56,8 @@ static void get_arguments(struct reader *reader, struct error_body *out)
     out->arguments = (cqlring_bytes){.data = from, .size = (int32_t)(reader->at - from)};
 }
 
-/* The fields behind the message; false when the code is not known, so that there may be more than we can tell. */
+/* The fields behind the message; false when the code is not known, so that there may be more than
+   we can tell. */
 static bool get_fields(const struct dialect *dialect, struct reader *reader, struct error_body *out)
 {
     switch ((uint32_t)out->code) {
@@ -80,9 +85,7 @@ static bool get_fields(const struct dialect *dialect, struct reader *reader, str
         get_failures(dialect, reader, out);
         out->write_type = cqr_get_string(reader);
         return true;
-    case ERROR_CAS_WRITE_UNKNOWN:
-        get_responses(reader, out);
-        return true;
+    case ERROR_CAS_WRITE_UNKNOWN: get_responses(reader, out); return true;
     case ERROR_FUNCTION_FAILURE:
         out->keyspace = cqr_get_string(reader);
         out->function = cqr_get_string(reader);
@@ -92,9 +95,7 @@ static bool get_fields(const struct dialect *dialect, struct reader *reader, str
         out->keyspace = cqr_get_string(reader);
         out->table = cqr_get_string(reader);
         return true;
-    case ERROR_UNPREPARED:
-        out->unprepared_id = cqr_get_string(reader);
-        return true;
+    case ERROR_UNPREPARED: out->unprepared_id = cqr_get_string(reader); return true;
     case ERROR_SERVER:
     case ERROR_PROTOCOL:
     case ERROR_CREDENTIALS:
@@ -105,14 +106,13 @@ static bool get_fields(const struct dialect *dialect, struct reader *reader, str
     case ERROR_SYNTAX:
     case ERROR_UNAUTHORIZED:
     case ERROR_INVALID:
-    case ERROR_CONFIG:
-        return true;
-    default:
-        return false;
+    case ERROR_CONFIG: return true;
+    default: return false;
     }
 }
 
-cqlring_status cqr_decode_error(const struct dialect *dialect, cqlring_bytes body, struct error_body *out)
+cqlring_status cqr_decode_error(const struct dialect *dialect, cqlring_bytes body,
+                                struct error_body *out)
 {
     *out = (struct error_body){.contentions = -1};
     struct reader reader;
@@ -128,7 +128,8 @@ cqlring_status cqr_decode_error(const struct dialect *dialect, cqlring_bytes bod
         out->rate_limit_by_coordinator = cqr_get_u8(&reader);
         known = true;
     } else {
-        known = get_fields(dialect, &reader, out); /* RT-07: of an unknown code the rest is skipped */
+        known = get_fields(dialect, &reader,
+                           out); /* RT-07: of an unknown code the rest is skipped */
     }
     out->complete = known && !reader.failed;
     return CQLRING_OK;

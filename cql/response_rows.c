@@ -3,11 +3,11 @@
 
 #include "cql/response.h"
 
-/* Descriptions of columns: ROWS and PREPARED. Counts come from the network: each is held against the bytes that are left
-   before anything is allocated for it. */
+/* Descriptions of columns: ROWS and PREPARED. Counts come from the network: each is held against
+   the bytes that are left before anything is allocated for it. */
 
-/* Rows without columns have no bytes that could bound their number (PD-04). No server sends such a page, let alone a
-   large one; without a bound a few bytes could keep a caller busy for minutes. */
+/* Rows without columns have no bytes that could bound their number (PD-04). No server sends such a
+   page, let alone a large one; without a bound a few bytes could keep a caller busy for minutes. */
 enum { EMPTY_ROWS_MAX = 1 << 20 };
 
 static cqlring_status copy_text(struct arena *arena, cqlring_bytes text, cqlring_bytes *out)
@@ -24,9 +24,10 @@ static bool is_equal(cqlring_bytes a, cqlring_bytes b)
     return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, (size_t)a.size) == 0);
 }
 
-/* A keyspace's or table's name for a column: the same as the column before in all but odd results, so one copy serves
-   many. */
-static cqlring_status share_text(struct arena *arena, cqlring_bytes text, const cqlring_bytes *before, cqlring_bytes *out)
+/* A keyspace's or table's name for a column: the same as the column before in all but odd results,
+   so one copy serves many. */
+static cqlring_status share_text(struct arena *arena, cqlring_bytes text,
+                                 const cqlring_bytes *before, cqlring_bytes *out)
 {
     if (before != NULL && is_equal(*before, text)) {
         *out = *before;
@@ -35,12 +36,12 @@ static cqlring_status share_text(struct arena *arena, cqlring_bytes text, const 
     return copy_text(arena, text, out);
 }
 
-/* Servers that do not leave a description out send the same bytes with every page. Equal bytes under equal count and
-   layout read alike, so they need not be read again. */
+/* Servers that do not leave a description out send the same bytes with every page. Equal bytes
+   under equal count and layout read alike, so they need not be read again. */
 static bool take_known(struct reader *reader, const struct columns *known, struct columns *columns)
 {
-    if (known == NULL || known->array == NULL || known->raw.data == NULL || known->count != columns->count ||
-        ((known->flags ^ columns->flags) & ROWS_GLOBAL_SPEC) != 0)
+    if (known == NULL || known->array == NULL || known->raw.data == NULL ||
+        known->count != columns->count || ((known->flags ^ columns->flags) & ROWS_GLOBAL_SPEC) != 0)
         return false;
     uint32_t size = (uint32_t)known->raw.size;
     if (cqr_reader_left(reader) < size || memcmp(reader->at, known->raw.data, size) != 0)
@@ -50,7 +51,8 @@ static bool take_known(struct reader *reader, const struct columns *known, struc
     return true;
 }
 
-static cqlring_status get_columns(struct reader *reader, struct arena *arena, struct columns *columns)
+static cqlring_status get_columns(struct reader *reader, struct arena *arena,
+                                  struct columns *columns)
 {
     bool is_global = (columns->flags & ROWS_GLOBAL_SPEC) != 0;
     const uint8_t *from = reader->at;
@@ -78,9 +80,11 @@ static cqlring_status get_columns(struct reader *reader, struct arena *arena, st
         cqlring_bytes name = cqr_get_string(reader);
         if (reader->failed)
             return CQLRING_PROTOCOL;
-        cqlring_status status = share_text(arena, keyspace, before == NULL ? NULL : &before->keyspace, &array[i].keyspace);
+        cqlring_status status = share_text(
+            arena, keyspace, before == NULL ? NULL : &before->keyspace, &array[i].keyspace);
         if (status == CQLRING_OK)
-            status = share_text(arena, table, before == NULL ? NULL : &before->table, &array[i].table);
+            status = share_text(arena, table, before == NULL ? NULL : &before->table,
+                                &array[i].table);
         if (status == CQLRING_OK)
             status = copy_text(arena, name, &array[i].name);
         if (status == CQLRING_OK)
@@ -93,8 +97,9 @@ static cqlring_status get_columns(struct reader *reader, struct arena *arena, st
     return CQLRING_OK;
 }
 
-static cqlring_status get_rows_metadata(const struct dialect *dialect, struct reader *reader, const struct columns *known,
-                                        struct arena *arena, struct columns *columns)
+static cqlring_status get_rows_metadata(const struct dialect *dialect, struct reader *reader,
+                                        const struct columns *known, struct arena *arena,
+                                        struct columns *columns)
 {
     *columns = (struct columns){.flags = cqr_get_u32(reader)};
     int32_t count = cqr_get_i32(reader);
@@ -103,7 +108,8 @@ static cqlring_status get_rows_metadata(const struct dialect *dialect, struct re
     columns->count = (uint32_t)count;
     bool is_changed = (columns->flags & ROWS_METADATA_CHANGED) != 0;
     bool is_absent = (columns->flags & ROWS_NO_METADATA) != 0;
-    /* PS-04: new metadata that is not there. And where the mechanism is not in force, nobody can tell what follows. */
+    /* PS-04: new metadata that is not there. And where the mechanism is not in force, nobody can
+       tell what follows. */
     if (is_changed && (is_absent || !cqr_dialect_has_metadata_id(dialect)))
         return CQLRING_PROTOCOL;
     if ((columns->flags & ROWS_MORE_PAGES) != 0) {
@@ -120,13 +126,15 @@ static cqlring_status get_rows_metadata(const struct dialect *dialect, struct re
     return take_known(reader, known, columns) ? CQLRING_OK : get_columns(reader, arena, columns);
 }
 
-cqlring_status cqr_decode_rows(const struct dialect *dialect, cqlring_bytes body, struct arena *arena, struct rows_body *out)
+cqlring_status cqr_decode_rows(const struct dialect *dialect, cqlring_bytes body,
+                               struct arena *arena, struct rows_body *out)
 {
     return cqr_decode_rows_known(dialect, body, NULL, arena, out);
 }
 
-cqlring_status cqr_decode_rows_known(const struct dialect *dialect, cqlring_bytes body, const struct columns *known,
-                                     struct arena *arena, struct rows_body *out)
+cqlring_status cqr_decode_rows_known(const struct dialect *dialect, cqlring_bytes body,
+                                     const struct columns *known, struct arena *arena,
+                                     struct rows_body *out)
 {
     *out = (struct rows_body){.row_count = 0};
     struct reader reader;
@@ -146,10 +154,12 @@ cqlring_status cqr_decode_rows_known(const struct dialect *dialect, cqlring_byte
     return CQLRING_OK;
 }
 
-static cqlring_status get_pk_indexes(struct reader *reader, struct arena *arena, struct prepared_body *out)
+static cqlring_status get_pk_indexes(struct reader *reader, struct arena *arena,
+                                     struct prepared_body *out)
 {
     int32_t count = cqr_get_i32(reader);
-    if (reader->failed || count < 0 || count > UINT16_MAX || (uint32_t)count > cqr_reader_left(reader) / sizeof(uint16_t))
+    if (reader->failed || count < 0 || count > UINT16_MAX ||
+        (uint32_t)count > cqr_reader_left(reader) / sizeof(uint16_t))
         return CQLRING_PROTOCOL;
     if (count == 0)
         return CQLRING_OK;
@@ -166,8 +176,8 @@ static cqlring_status get_pk_indexes(struct reader *reader, struct arena *arena,
     return CQLRING_OK;
 }
 
-cqlring_status cqr_decode_prepared(const struct dialect *dialect, cqlring_bytes body, struct arena *arena,
-                                   struct prepared_body *out)
+cqlring_status cqr_decode_prepared(const struct dialect *dialect, cqlring_bytes body,
+                                   struct arena *arena, struct prepared_body *out)
 {
     *out = (struct prepared_body){.pk_count = 0};
     struct reader reader;

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* --- the ring ------------------------------------------------------------------------------------------------------ */
+/* --- the ring --------------------------------------------------------------------------------- */
 
 static inline bool is_before(const struct ring_entry *a, const struct ring_entry *b)
 {
@@ -28,8 +28,9 @@ static void sift_down(struct ring_entry *entries, uint32_t root, uint32_t count)
     entries[root] = moving;
 }
 
-/* Heap sort: in place, without recursion and without memory (qsort of the C library takes some). Of a duplicate token
-   the node with the lowest index stays, so that the outcome does not depend on the order given. */
+/* Heap sort: in place, without recursion and without memory (qsort of the C library takes some). Of
+   a duplicate token the node with the lowest index stays, so that the outcome does not depend on
+   the order given. */
 uint32_t cqr_ring_sort(struct ring_entry *entries, uint32_t count)
 {
     for (uint32_t i = count / 2; i > 0; --i)
@@ -51,7 +52,8 @@ uint32_t cqr_ring_sort(struct ring_entry *entries, uint32_t count)
 uint32_t cqr_ring_find(const struct ring_entry *entries, uint32_t count, int64_t token)
 {
     assert(count > 0);
-    uint32_t low = 0, high = count; /* the first entry with token >= the one sought is in low … high */
+    uint32_t low = 0,
+             high = count; /* the first entry with token >= the one sought is in low … high */
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         if (entries[middle].token < token)
@@ -62,7 +64,7 @@ uint32_t cqr_ring_find(const struct ring_entry *entries, uint32_t count, int64_t
     return low == count ? 0 : low;
 }
 
-/* --- replication --------------------------------------------------------------------------------------------------- */
+/* --- replication ------------------------------------------------------------------------------ */
 
 enum strategy cqr_strategy_of(cqlring_bytes class_name)
 {
@@ -83,7 +85,8 @@ enum strategy cqr_strategy_of(cqlring_bytes class_name)
     while (from > 0 && name[from - 1] != '.')
         --from;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; ++i) {
-        if (size - from == strlen(known[i].name) && memcmp(name + from, known[i].name, size - from) == 0)
+        if (size - from == strlen(known[i].name) &&
+            memcmp(name + from, known[i].name, size - from) == 0)
             return known[i].strategy;
     }
     return STRATEGY_UNKNOWN;
@@ -135,8 +138,9 @@ static bool is_walkable(const struct ring_entry *entry, uint32_t node_count)
 }
 
 /* Nodes of the ring; those of one DC, and their racks, unless dc is UINT32_MAX. */
-static void count_ring(const struct ring_entry *entries, uint32_t count, const struct ring_node *nodes, uint32_t node_count,
-                       uint32_t dc, uint32_t *ring_nodes, uint32_t *ring_racks)
+static void count_ring(const struct ring_entry *entries, uint32_t count,
+                       const struct ring_node *nodes, uint32_t node_count, uint32_t dc,
+                       uint32_t *ring_nodes, uint32_t *ring_racks)
 {
     uint64_t seen[RING_NODES_MAX / 64] = {0};
     uint64_t racks[(UINT16_MAX + 1) / 64] = {0};
@@ -153,15 +157,16 @@ static void count_ring(const struct ring_entry *entries, uint32_t count, const s
     }
 }
 
-static void count_dc(const struct ring_entry *entries, uint32_t count, const struct ring_node *nodes, uint32_t node_count,
-                     struct dc_factor *dc)
+static void count_dc(const struct ring_entry *entries, uint32_t count,
+                     const struct ring_node *nodes, uint32_t node_count, struct dc_factor *dc)
 {
     uint32_t racks;
     count_ring(entries, count, nodes, node_count, dc->dc, &dc->node_count, &racks);
     dc->rack_count = (uint16_t)(racks < UINT16_MAX ? racks : UINT16_MAX);
 }
 
-void cqr_replication_count(const struct ring_entry *entries, uint32_t count, const struct ring_node *nodes, uint32_t node_count,
+void cqr_replication_count(const struct ring_entry *entries, uint32_t count,
+                           const struct ring_node *nodes, uint32_t node_count,
                            struct replication *replication)
 {
     uint32_t racks;
@@ -171,8 +176,8 @@ void cqr_replication_count(const struct ring_entry *entries, uint32_t count, con
 }
 
 /* Distinct nodes in ring order until wanted are found. */
-static uint32_t walk_simple(const struct ring_entry *entries, uint32_t count, uint32_t at, uint32_t node_count,
-                            uint32_t wanted, uint32_t *out)
+static uint32_t walk_simple(const struct ring_entry *entries, uint32_t count, uint32_t at,
+                            uint32_t node_count, uint32_t wanted, uint32_t *out)
 {
     uint64_t seen[RING_NODES_MAX / 64] = {0};
     uint32_t found = 0;
@@ -190,23 +195,28 @@ struct dc_walk {
     uint32_t repeats; /* nodes of a rack already used that may be taken */
 };
 
-/* What a DC has to give. With fewer nodes than the factor all of them are replicas, and transient ones go first. */
+/* What a DC has to give. With fewer nodes than the factor all of them are replicas, and transient
+   ones go first. */
 static struct dc_walk begin_dc(const struct dc_factor *dc)
 {
     uint32_t taken = dc->all < dc->node_count ? dc->all : dc->node_count;
     uint32_t missing = dc->all - taken;
     uint32_t transient_count = dc->transient_count > missing ? dc->transient_count - missing : 0;
     return (struct dc_walk){
-        /* Transient replicas are the last ones taken: leaving them out changes nothing before them. */
+        /* Transient replicas are the last ones taken: leaving them out changes nothing before
+           them. */
         .left = taken > transient_count ? taken - transient_count : 0,
         .repeats = dc->all > dc->rack_count ? (uint32_t)dc->all - dc->rack_count : 0,
     };
 }
 
-/* The server's walk (NetworkTopologyStrategy.calculateNaturalReplicas): each DC for itself, one node of each rack first
-   as they come, further ones of a rack as long as the factor exceeds the number of racks. */
-static uint32_t walk_network(const struct ring_entry *entries, uint32_t count, uint32_t at, const struct ring_node *nodes,
-                             uint32_t node_count, const struct replication *replication, uint32_t *out, uint32_t capacity)
+/* The server's walk (NetworkTopologyStrategy.calculateNaturalReplicas): each DC for itself, one
+   node of each rack first as they come, further ones of a rack as long as the factor exceeds the
+   number of racks. */
+static uint32_t walk_network(const struct ring_entry *entries, uint32_t count, uint32_t at,
+                             const struct ring_node *nodes, uint32_t node_count,
+                             const struct replication *replication, uint32_t *out,
+                             uint32_t capacity)
 {
     struct dc_walk walks[RING_DCS_MAX];
     uint32_t dc_count = replication->dc_count < RING_DCS_MAX ? replication->dc_count : RING_DCS_MAX;
@@ -246,8 +256,9 @@ static uint32_t walk_network(const struct ring_entry *entries, uint32_t count, u
     return found;
 }
 
-uint32_t cqr_replicas_at(const struct ring_entry *entries, uint32_t count, uint32_t at, const struct ring_node *nodes,
-                         uint32_t node_count, const struct replication *replication, uint32_t *out, uint32_t capacity)
+uint32_t cqr_replicas_at(const struct ring_entry *entries, uint32_t count, uint32_t at,
+                         const struct ring_node *nodes, uint32_t node_count,
+                         const struct replication *replication, uint32_t *out, uint32_t capacity)
 {
     if (count == 0)
         return 0;
@@ -262,13 +273,11 @@ uint32_t cqr_replicas_at(const struct ring_entry *entries, uint32_t count, uint3
                             : 0;
         return walk_simple(entries, count, at, node_count, full < wanted ? full : wanted, out);
     }
-    case STRATEGY_EVERYWHERE:
-        return walk_simple(entries, count, at, node_count, wanted, out);
+    case STRATEGY_EVERYWHERE: return walk_simple(entries, count, at, node_count, wanted, out);
     case STRATEGY_NETWORK:
         return walk_network(entries, count, at, nodes, node_count, replication, out, capacity);
-    case STRATEGY_LOCAL:   /* each node has its own: any will do */
-    case STRATEGY_UNKNOWN:
-        break;
+    case STRATEGY_LOCAL: /* each node has its own: any will do */
+    case STRATEGY_UNKNOWN: break;
     }
     return 0;
 }

@@ -4,7 +4,8 @@
 #include "serialize/buf.h"
 
 /* One row's cells from `at`; where the next row begins, or NULL when the row is torn. */
-static const uint8_t *take_row(const uint8_t *at, const uint8_t *end, cqlring_bytes *cells, uint32_t column_count)
+static const uint8_t *take_row(const uint8_t *at, const uint8_t *end, cqlring_bytes *cells,
+                               uint32_t column_count)
 {
     for (cqlring_bytes *cell = cells, *cells_end = cells + column_count; cell < cells_end; ++cell) {
         if (end - at < 4)
@@ -23,9 +24,10 @@ static const uint8_t *take_row(const uint8_t *at, const uint8_t *end, cqlring_by
     return at;
 }
 
-/* The whole rows before a torn one are handed out first; then the cursor stands at the torn one and says so each
-   time. */
-cqlring_status cqr_rows_next(struct rows_cursor *cursor, cqlring_bytes *cells, uint32_t row_capacity, uint32_t *count)
+/* The whole rows before a torn one are handed out first; then the cursor stands at the torn one and
+   says so each time. */
+cqlring_status cqr_rows_next(struct rows_cursor *cursor, cqlring_bytes *cells,
+                             uint32_t row_capacity, uint32_t *count)
 {
     uint32_t rows = cursor->rows_left < row_capacity ? cursor->rows_left : row_capacity;
     *count = 0;

@@ -11,15 +11,17 @@
 #include <immintrin.h>
 #endif
 
-/* Bits of the header's value, which is little-endian (native protocol v5, section 2.1). Without compression the flag
-   follows the payload's length; with LZ4 it follows both lengths. */
+/* Bits of the header's value, which is little-endian (native protocol v5, section 2.1). Without
+   compression the flag follows the payload's length; with LZ4 it follows both lengths. */
 #define LENGTH_BITS 17
 #define LENGTH_MASK ((1u << LENGTH_BITS) - 1)
 enum { PLAIN_HEADER_BYTES = 3, LZ4_HEADER_BYTES = 5, CRC24_BYTES = 3 };
 
 _Static_assert(LENGTH_MASK == PROTO_SEGMENT_PAYLOAD_MAX, "a payload's length has 17 bits");
-_Static_assert(PLAIN_HEADER_BYTES + CRC24_BYTES == CQR_SEGMENT_HEADER_SIZE, "header without compression");
-_Static_assert(LZ4_HEADER_BYTES + CRC24_BYTES == CQR_SEGMENT_LZ4_HEADER_SIZE, "header with compression");
+_Static_assert(PLAIN_HEADER_BYTES + CRC24_BYTES == CQR_SEGMENT_HEADER_SIZE,
+               "header without compression");
+_Static_assert(LZ4_HEADER_BYTES + CRC24_BYTES == CQR_SEGMENT_LZ4_HEADER_SIZE,
+               "header with compression");
 
 static inline void store_le24(uint8_t *at, uint32_t value)
 {
@@ -45,7 +47,8 @@ static inline uint32_t load_le32(const uint8_t *at)
     return value;
 }
 
-enum segment_cut cqr_segment_cut(const uint8_t *data, uint32_t size, bool lz4, struct segment_header *header)
+enum segment_cut cqr_segment_cut(const uint8_t *data, uint32_t size, bool lz4,
+                                 struct segment_header *header)
 {
     uint32_t header_size = lz4 ? CQR_SEGMENT_LZ4_HEADER_SIZE : CQR_SEGMENT_HEADER_SIZE;
     uint32_t value_bytes = header_size - CRC24_BYTES;
@@ -89,7 +92,8 @@ uint32_t cqr_segment_seal(uint8_t *segment, uint32_t payload_size, bool self_con
     return CQR_SEGMENT_HEADER_SIZE + payload_size + CQR_SEGMENT_TRAILER_SIZE;
 }
 
-uint32_t cqr_segment_seal_lz4(uint8_t *segment, uint32_t wire_size, uint32_t uncompressed_size, bool self_contained)
+uint32_t cqr_segment_seal_lz4(uint8_t *segment, uint32_t wire_size, uint32_t uncompressed_size,
+                              bool self_contained)
 {
     assert(wire_size <= PROTO_SEGMENT_PAYLOAD_MAX);
     assert(uncompressed_size <= PROTO_SEGMENT_PAYLOAD_MAX);
@@ -105,33 +109,37 @@ uint32_t cqr_segment_seal_lz4(uint8_t *segment, uint32_t wire_size, uint32_t unc
     return CQR_SEGMENT_LZ4_HEADER_SIZE + wire_size + CQR_SEGMENT_TRAILER_SIZE;
 }
 
-/* --- CRC24 ------------------------------------------------------------------------------------------------------------
+/* --- CRC24 ---------------------------------------------------------------------------------------
 
-   Polynomial 0x1974F0B, most significant bit first. A CRC is linear: the entry of a byte is the xor of the entries of
-   its bits, so the tables are spelled from the 24 powers below (x^24 … x^47 modulo the polynomial) and the three bytes
-   of a plain header take one look-up each, independent of each other. */
+   Polynomial 0x1974F0B, most significant bit first. A CRC is linear: the entry of a byte is the xor
+   of the entries of its bits, so the tables are spelled from the 24 powers below (x^24 … x^47
+   modulo the polynomial) and the three bytes of a plain header take one look-up each, independent
+   of each other. */
 
-#define CRC24_INITIAL 0x875060u
+#define CRC24_INITIAL        0x875060u
 
-#define BIT(index, k, power) (((index) >> (k) & 1) != 0 ? (power) : 0u)
-#define LAST(i)                                                                                                        \
-    (BIT(i, 0, 0x974F0Bu) ^ BIT(i, 1, 0xB9D11Du) ^ BIT(i, 2, 0xE4ED31u) ^ BIT(i, 3, 0x5E9569u) ^                       \
+#define BIT(index, k, power) (((index) >> (k)&1) != 0 ? (power) : 0u)
+#define LAST(i)                                                                                  \
+    (BIT(i, 0, 0x974F0Bu) ^ BIT(i, 1, 0xB9D11Du) ^ BIT(i, 2, 0xE4ED31u) ^ BIT(i, 3, 0x5E9569u) ^ \
      BIT(i, 4, 0xBD2AD2u) ^ BIT(i, 5, 0xED1AAFu) ^ BIT(i, 6, 0x4D7A55u) ^ BIT(i, 7, 0x9AF4AAu))
-#define SECOND(i)                                                                                                      \
-    (BIT(i, 0, 0xA2A65Fu) ^ BIT(i, 1, 0xD203B5u) ^ BIT(i, 2, 0x334861u) ^ BIT(i, 3, 0x6690C2u) ^                       \
+#define SECOND(i)                                                                                \
+    (BIT(i, 0, 0xA2A65Fu) ^ BIT(i, 1, 0xD203B5u) ^ BIT(i, 2, 0x334861u) ^ BIT(i, 3, 0x6690C2u) ^ \
      BIT(i, 4, 0xCD2184u) ^ BIT(i, 5, 0x0D0C03u) ^ BIT(i, 6, 0x1A1806u) ^ BIT(i, 7, 0x34300Cu))
-#define FIRST(i)                                                                                                         \
-    (BIT(i, 0, 0x686018u) ^ BIT(i, 1, 0xD0C030u) ^ BIT(i, 2, 0x36CF6Bu) ^ BIT(i, 3, 0x6D9ED6u) ^                       \
+#define FIRST(i)                                                                                 \
+    (BIT(i, 0, 0x686018u) ^ BIT(i, 1, 0xD0C030u) ^ BIT(i, 2, 0x36CF6Bu) ^ BIT(i, 3, 0x6D9ED6u) ^ \
      BIT(i, 4, 0xDB3DACu) ^ BIT(i, 5, 0x213453u) ^ BIT(i, 6, 0x4268A6u) ^ BIT(i, 7, 0x84D14Cu))
 
-#define ROW4(of, i) of(i), of((i) + 1), of((i) + 2), of((i) + 3)
+#define ROW4(of, i)  of(i), of((i) + 1), of((i) + 2), of((i) + 3)
 #define ROW16(of, i) ROW4(of, i), ROW4(of, (i) + 4), ROW4(of, (i) + 8), ROW4(of, (i) + 12)
 #define ROW64(of, i) ROW16(of, i), ROW16(of, (i) + 16), ROW16(of, (i) + 32), ROW16(of, (i) + 48)
-#define TABLE(of) {ROW64(of, 0), ROW64(of, 64), ROW64(of, 128), ROW64(of, 192)}
+#define TABLE(of)                                                   \
+    {                                                               \
+        ROW64(of, 0), ROW64(of, 64), ROW64(of, 128), ROW64(of, 192) \
+    }
 
 static const uint32_t crc24_last[256] = TABLE(LAST);     /* the byte taken in last */
 static const uint32_t crc24_second[256] = TABLE(SECOND); /* one byte before it */
-static const uint32_t crc24_first[256] = TABLE(FIRST);       /* two bytes before it */
+static const uint32_t crc24_first[256] = TABLE(FIRST);   /* two bytes before it */
 
 uint32_t cqr_crc24(const uint8_t *header, uint32_t size)
 {
@@ -145,18 +153,19 @@ uint32_t cqr_crc24(const uint8_t *header, uint32_t size)
     return crc;
 }
 
-/* --- CRC32 ------------------------------------------------------------------------------------------------------------
+/* --- CRC32 ---------------------------------------------------------------------------------------
 
-   The usual reflected CRC-32. The protocol's four initial bytes FA 2D 55 CA are the same for every payload, so the
-   state behind them is a constant and they cost nothing. */
+   The usual reflected CRC-32. The protocol's four initial bytes FA 2D 55 CA are the same for every
+   payload, so the state behind them is a constant and they cost nothing. */
 
 #define CRC32_INITIAL 0x44777ED3u
 
 #if defined(__x86_64__)
 
-/* With carry-less multiplication, after "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction"
-   (Intel 2009): four lanes of 16 bytes are folded, then one; what is left over below 16 bytes is shifted in. The
-   figures are in the unit test that compares it with zlib. */
+/* With carry-less multiplication, after "Fast CRC Computation for Generic Polynomials Using
+   PCLMULQDQ Instruction" (Intel 2009): four lanes of 16 bytes are folded, then one; what is left
+   over below 16 bytes is shifted in. The figures are in the unit test that compares it with
+   zlib. */
 
 static const uint8_t shuffle_table[48] __attribute__((aligned(16))) = {
     0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
@@ -214,7 +223,8 @@ WITH_CLMUL static uint32_t crc32_clmul(const uint8_t *at, uint32_t size)
         at += 16;
     }
     if (at < end) {
-        /* The accumulator and the n bytes left are 16 + n bytes in a row: the first n are folded onto the other 16. */
+        /* The accumulator and the n bytes left are 16 + n bytes in a row: the first n are folded
+           onto the other 16. */
         ptrdiff_t n = end - at;
         __m128i first = _mm_shuffle_epi8(sum, load128(shuffle_table + n));
         __m128i rest = _mm_shuffle_epi8(sum, load128(shuffle_table + 16 + n));

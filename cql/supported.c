@@ -40,7 +40,8 @@ static bool parameter(cqlring_bytes text, const char *name, cqlring_bytes *value
     return true;
 }
 
-/* "5/v5": the version, 0 for a beta ("6/v6-beta") or anything else. A v5-beta server has no segments: never v5. */
+/* "5/v5": the version, 0 for a beta ("6/v6-beta") or anything else. A v5-beta server has no
+   segments: never v5. */
 static uint32_t parse_version(cqlring_bytes text)
 {
     const char *at = (const char *)text.data;
@@ -75,7 +76,8 @@ struct sharding {
     bool has_shard, has_count, has_ignore_msb, has_algorithm, is_murmur3;
 };
 
-static void read_value(cqlring_bytes key, cqlring_bytes value, struct supported *out, struct sharding *sharding)
+static void read_value(cqlring_bytes key, cqlring_bytes value, struct supported *out,
+                       struct sharding *sharding)
 {
     cqlring_bytes text;
     uint64_t number;
@@ -105,8 +107,8 @@ static void read_value(cqlring_bytes key, cqlring_bytes value, struct supported 
         if (parse_number(value, UINT16_MAX, &number))
             out->shard.shard_aware_port_tls = (uint16_t)number;
     } else if (is_text(key, "SCYLLA_LWT_ADD_METADATA_MARK")) {
-        if (parameter(value, "LWT_OPTIMIZATION_META_BIT_MASK", &text) && parse_number(text, UINT32_MAX, &number) &&
-            number != 0) {
+        if (parameter(value, "LWT_OPTIMIZATION_META_BIT_MASK", &text) &&
+            parse_number(text, UINT32_MAX, &number) && number != 0) {
             out->extensions |= EXT_LWT_MARK;
             out->lwt_mask = (uint32_t)number;
             out->lwt_text = value;
@@ -153,8 +155,8 @@ cqlring_status cqr_supported_read(cqlring_bytes body, struct supported *out)
             read_value(key, value, out, &sharding);
         }
     }
-    if (sharding.has_shard && sharding.has_count && sharding.has_ignore_msb && sharding.has_algorithm &&
-        sharding.is_murmur3 && sharding.shard < sharding.count) {
+    if (sharding.has_shard && sharding.has_count && sharding.has_ignore_msb &&
+        sharding.has_algorithm && sharding.is_murmur3 && sharding.shard < sharding.count) {
         out->shard.shard = (uint16_t)sharding.shard;
         out->shard.shard_count = (uint16_t)sharding.count;
         out->shard.ignore_msb = (uint8_t)sharding.ignore_msb;
@@ -164,14 +166,17 @@ cqlring_status cqr_supported_read(cqlring_bytes body, struct supported *out)
     return CQLRING_OK;
 }
 
-static uint16_t add(struct string_pair *options, uint16_t count, const char *key, cqlring_bytes value)
+static uint16_t add(struct string_pair *options, uint16_t count, const char *key,
+                    cqlring_bytes value)
 {
-    options[count] = (struct string_pair){.key = {.data = key, .size = (int32_t)strlen(key)}, .value = value};
+    options[count] = (struct string_pair){.key = {.data = key, .size = (int32_t)strlen(key)},
+                                          .value = value};
     return (uint16_t)(count + 1);
 }
 
-uint16_t cqr_supported_extensions(const struct supported *supported, const struct handshake_config *config,
-                                  struct dialect *dialect, struct string_pair *options)
+uint16_t cqr_supported_extensions(const struct supported *supported,
+                                  const struct handshake_config *config, struct dialect *dialect,
+                                  struct string_pair *options)
 {
     const cqlring_bytes empty = {.data = "", .size = 0};
     uint8_t extensions = supported->extensions;

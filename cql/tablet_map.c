@@ -5,7 +5,7 @@
 
 #include "serialize/buf.h"
 
-/* --- payload ------------------------------------------------------------------------------------------------------- */
+/* --- payload ---------------------------------------------------------------------------------- */
 
 enum { TABLETS_CAPACITY_FIRST = 16, REPLICA_SIZE_MIN = 4 + (4 + 16) + (4 + 4) };
 
@@ -39,9 +39,10 @@ static bool get_replica(struct reader *list, struct tablet_replica *out)
     return out->shard >= 0;
 }
 
-/* tuple<bigint, bigint, list<tuple<uuid, int>>> and, in v2, one more bigint. Further fields, in either tuple, are of a
-   newer server and ignored. */
-cqlring_status cqr_tablet_decode(cqlring_bytes payload, bool v2, struct arena *arena, struct tablet *out)
+/* tuple<bigint, bigint, list<tuple<uuid, int>>> and, in v2, one more bigint. Further fields, in
+   either tuple, are of a newer server and ignored. */
+cqlring_status cqr_tablet_decode(cqlring_bytes payload, bool v2, struct arena *arena,
+                                 struct tablet *out)
 {
     *out = (struct tablet){.first = 0};
     if (payload.size <= 0)
@@ -58,7 +59,8 @@ cqlring_status cqr_tablet_decode(cqlring_bytes payload, bool v2, struct arena *a
 
     cqr_reader_init(&reader, list.data, (uint32_t)list.size);
     int32_t count = cqr_get_i32(&reader);
-    if (reader.failed || count <= 0 || (uint32_t)count > cqr_reader_left(&reader) / REPLICA_SIZE_MIN)
+    if (reader.failed || count <= 0 ||
+        (uint32_t)count > cqr_reader_left(&reader) / REPLICA_SIZE_MIN)
         return CQLRING_PROTOCOL;
     struct tablet_replica *replicas = cqr_arena_array(arena, (size_t)count, sizeof *replicas);
     if (replicas == NULL)
@@ -78,7 +80,7 @@ uint8_t cqr_tablet_version_block(uint64_t version, uint8_t index)
     return (uint8_t)((uint32_t)index << 4 | ((uint32_t)(version >> (4u * index)) & 15));
 }
 
-/* --- cache of a table ---------------------------------------------------------------------------------------------- */
+/* --- cache of a table ------------------------------------------------------------------------- */
 
 void cqr_tablet_map_init(struct tablet_map *map, uint32_t count_max)
 {

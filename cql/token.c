@@ -5,7 +5,7 @@
 
 #include "serialize/buf.h"
 
-/* --- Murmur3 ------------------------------------------------------------------------------------------------------ */
+/* --- Murmur3 ---------------------------------------------------------------------------------- */
 
 #define MURMUR_C1 0x87C37B91114253D5u
 #define MURMUR_C2 0x4CF5AD432745937Fu
@@ -42,8 +42,8 @@ static inline uint64_t finish(uint64_t k)
     return k;
 }
 
-/* Up to eight bytes of the tail. Cassandra's code shifts Java's signed bytes: a byte of 0x80 and above changes all the
-   bits over it too, unlike in the reference implementation. */
+/* Up to eight bytes of the tail. Cassandra's code shifts Java's signed bytes: a byte of 0x80 and
+   above changes all the bits over it too, unlike in the reference implementation. */
 static inline uint64_t signed_tail(const uint8_t *at, uint32_t size)
 {
     uint64_t k = 0;
@@ -90,7 +90,7 @@ int64_t cqr_cdc_token(const void *key, uint32_t size)
     return size < 8 ? INT64_MIN : (int64_t)cqr_load_u64((const uint8_t *)key);
 }
 
-/* --- MD5 (RFC 1321), for RandomPartitioner only: nothing here is a secret ----------------------------------------- */
+/* --- MD5 (RFC 1321), for RandomPartitioner only: nothing here is a secret --------------------- */
 
 static inline uint32_t rotate_left32(uint32_t value, unsigned bits)
 {
@@ -100,16 +100,19 @@ static inline uint32_t rotate_left32(uint32_t value, unsigned bits)
 static void md5_block(uint32_t state[4], const uint8_t block[64])
 {
     static const uint32_t sines[64] = {
-        0xD76AA478, 0xE8C7B756, 0x242070DB, 0xC1BDCEEE, 0xF57C0FAF, 0x4787C62A, 0xA8304613, 0xFD469501,
-        0x698098D8, 0x8B44F7AF, 0xFFFF5BB1, 0x895CD7BE, 0x6B901122, 0xFD987193, 0xA679438E, 0x49B40821,
-        0xF61E2562, 0xC040B340, 0x265E5A51, 0xE9B6C7AA, 0xD62F105D, 0x02441453, 0xD8A1E681, 0xE7D3FBC8,
-        0x21E1CDE6, 0xC33707D6, 0xF4D50D87, 0x455A14ED, 0xA9E3E905, 0xFCEFA3F8, 0x676F02D9, 0x8D2A4C8A,
-        0xFFFA3942, 0x8771F681, 0x6D9D6122, 0xFDE5380C, 0xA4BEEA44, 0x4BDECFA9, 0xF6BB4B60, 0xBEBFBC70,
-        0x289B7EC6, 0xEAA127FA, 0xD4EF3085, 0x04881D05, 0xD9D4D039, 0xE6DB99E5, 0x1FA27CF8, 0xC4AC5665,
-        0xF4292244, 0x432AFF97, 0xAB9423A7, 0xFC93A039, 0x655B59C3, 0x8F0CCC92, 0xFFEFF47D, 0x85845DD1,
-        0x6FA87E4F, 0xFE2CE6E0, 0xA3014314, 0x4E0811A1, 0xF7537E82, 0xBD3AF235, 0x2AD7D2BB, 0xEB86D391,
+        0xD76AA478, 0xE8C7B756, 0x242070DB, 0xC1BDCEEE, 0xF57C0FAF, 0x4787C62A, 0xA8304613,
+        0xFD469501, 0x698098D8, 0x8B44F7AF, 0xFFFF5BB1, 0x895CD7BE, 0x6B901122, 0xFD987193,
+        0xA679438E, 0x49B40821, 0xF61E2562, 0xC040B340, 0x265E5A51, 0xE9B6C7AA, 0xD62F105D,
+        0x02441453, 0xD8A1E681, 0xE7D3FBC8, 0x21E1CDE6, 0xC33707D6, 0xF4D50D87, 0x455A14ED,
+        0xA9E3E905, 0xFCEFA3F8, 0x676F02D9, 0x8D2A4C8A, 0xFFFA3942, 0x8771F681, 0x6D9D6122,
+        0xFDE5380C, 0xA4BEEA44, 0x4BDECFA9, 0xF6BB4B60, 0xBEBFBC70, 0x289B7EC6, 0xEAA127FA,
+        0xD4EF3085, 0x04881D05, 0xD9D4D039, 0xE6DB99E5, 0x1FA27CF8, 0xC4AC5665, 0xF4292244,
+        0x432AFF97, 0xAB9423A7, 0xFC93A039, 0x655B59C3, 0x8F0CCC92, 0xFFEFF47D, 0x85845DD1,
+        0x6FA87E4F, 0xFE2CE6E0, 0xA3014314, 0x4E0811A1, 0xF7537E82, 0xBD3AF235, 0x2AD7D2BB,
+        0xEB86D391,
     };
-    static const uint8_t shifts[4][4] = {{7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
+    static const uint8_t shifts[4][4] = {
+        {7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
     uint32_t words[16];
     memcpy(words, block, sizeof words); /* little-endian, as the host */
 
@@ -129,7 +132,8 @@ static void md5_block(uint32_t state[4], const uint8_t block[64])
             mixed = c ^ (b | ~d);
             word = 7 * i % 16;
         }
-        uint32_t next = b + rotate_left32(a + mixed + sines[i] + words[word], shifts[i / 16][i % 4]);
+        uint32_t next = b +
+                        rotate_left32(a + mixed + sines[i] + words[word], shifts[i / 16][i % 4]);
         a = d;
         d = c;
         c = b;
@@ -164,7 +168,8 @@ void cqr_random_token(const void *key, uint32_t size, uint8_t out[16])
     md5((const uint8_t *)key, size, out);
     if ((out[0] & 0x80) == 0)
         return;
-    /* Java's BigInteger.abs of a signed number: two's complement; -2^127 becomes 2^127, which is the same bytes. */
+    /* Java's BigInteger.abs of a signed number: two's complement; -2^127 becomes 2^127, which is
+       the same bytes. */
     unsigned carry = 1;
     for (int i = 15; i >= 0; --i) {
         unsigned byte = (uint8_t)~out[i] + carry;
@@ -173,10 +178,10 @@ void cqr_random_token(const void *key, uint32_t size, uint8_t out[16])
     }
 }
 
-/* --- keys, names, shards ------------------------------------------------------------------------------------------ */
+/* --- keys, names, shards ---------------------------------------------------------------------- */
 
-bool cqr_routing_key(const cqlring_bytes *cells, const uint16_t *indexes, uint16_t count, uint8_t *scratch,
-                     uint32_t scratch_size, cqlring_bytes *key)
+bool cqr_routing_key(const cqlring_bytes *cells, const uint16_t *indexes, uint16_t count,
+                     uint8_t *scratch, uint32_t scratch_size, cqlring_bytes *key)
 {
     if (count == 0)
         return false;

@@ -429,7 +429,7 @@ static void job_end(struct job *job)
     future->error = job->reason_failure != NULL ? &job->reason_failure->error : NULL;
     if (future->status != CQLRING_OK && future->error == NULL)
         future->error = &cqr_failure_make(future->status, "the job was ended: %s", cqlring_status_text(future->status))->error;
-    atomic_store_explicit(&job->ended_us, cqr_now_us(), memory_order_relaxed);
+    atomic_store_explicit(&job->ended_us, cqr_runtime_now_us(future->runtime), memory_order_relaxed);
     cqr_future_complete(future);
 }
 
@@ -763,7 +763,7 @@ cqlring_status cqlring_execute_concurrent(cqlring_session *session, cqlring_prep
     atomic_flag_clear(&job->reason_taken);
     job->part_count = pair_count;
     atomic_store_explicit(&job->parts_left, pair_count, memory_order_relaxed);
-    atomic_store_explicit(&job->started_us, cqr_now_us(), memory_order_relaxed);
+    atomic_store_explicit(&job->started_us, cqr_runtime_now_us(runtime), memory_order_relaxed);
     uint32_t first = atomic_fetch_add_explicit(&session->next_lane, pair_count, memory_order_relaxed);
     for (uint32_t i = 0; i < pair_count; i++) {
         struct job_part *part = &job->parts[i];

@@ -388,10 +388,10 @@ uint32_t cqlring_queue_reap(cqlring_queue *queue, cqlring_completion *completion
         want = queue->capacity;
     *status = CQLRING_OK;
     struct runtime_core *runtime = queue->session->cluster->runtime;
-    int64_t deadline = timeout_us == 0 ? 0 : cqr_deadline_us(cqr_now_us(), timeout_us);
+    int64_t deadline = timeout_us == 0 ? 0 : cqr_deadline_us(cqr_runtime_now_us(runtime), timeout_us);
     atomic_store_explicit(&queue->want, want, memory_order_seq_cst);
     while (available(queue) < want && !is_over(queue)) {
-        if (timeout_us == 0 || (deadline != INT64_MAX && cqr_now_us() >= deadline)) {
+        if (timeout_us == 0 || (deadline != INT64_MAX && cqr_runtime_now_us(runtime) >= deadline)) {
             *status = CQLRING_TIMEOUT;
             break;
         }

@@ -58,6 +58,16 @@ static bool may_take(const struct op *op, const struct route_limit *limit, const
     return link != NULL && link->up && !link->conn->writer.suspect && !was_tried(op, link) && within(limit, link) && cqr_writer_has_room(link->conn);
 }
 
+static struct conn *only_live(const struct op *op, const struct pool *pool, const uint16_t *replicas, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct pool_link *link = replicas[i] < pool->link_count ? pool->links[replicas[i]] : NULL;
+        if (may_take(op, NULL, link))
+            return link->conn;
+    }
+    return NULL;
+}
+
 struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limit *limit, bool *any_up, bool *hope)
 {
     const struct op_plan *plan = op->plan;
@@ -80,15 +90,22 @@ struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limi
             replicas = cqr_replicas_of(table, op->token, &count);
     }
     struct conn *best = NULL;
+    uint32_t live = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct pool_link *link = replicas[i] < pool->link_count ? pool->links[replicas[i]] : NULL;
-        if (!may_take(op, limit, link))
+        if (!may_take(op, NULL, link))
             continue;
+        live++;
         if (op->version->is_lwt)
             return link->conn; /* the first of the replicas in ring order: contention stays in one place */
+        if (!within(limit, link))
+            continue;
         if (best == NULL || link->conn->writer.in_flight < best->writer.in_flight)
             best = link->conn;
     }
+    if (best == NULL && live > 0)
+        /* the limit is for when other replicas live (decision 30): an only one takes all that is its own */
+        return live == 1 ? only_live(op, pool, replicas, count) : NULL;
     if (best != NULL)
         return best;
     /* no replica can: any node, starting elsewhere each time, so that equals take turns */

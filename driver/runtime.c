@@ -30,6 +30,11 @@ int64_t cqr_now_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+int64_t cqr_runtime_now_us(const struct runtime_core *core)
+{
+    return core->net->call->now_us(core->net);
+}
+
 int64_t cqr_deadline_us(int64_t now_us, int64_t timeout_us)
 {
     return timeout_us < 0 || timeout_us > INT64_MAX - now_us ? INT64_MAX : now_us + timeout_us;

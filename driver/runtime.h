@@ -55,6 +55,7 @@ bool cqr_runtime_turn_until(struct runtime_core *core, atomic_uint *word, unsign
 cqlring_status cqr_runtime_create_on(const cqlring_runtime_options *options, struct net *net, struct poller *(*poller_create)(void),
                                      cqlring_runtime **runtime, cqlring_error *error);
 int64_t cqr_now_us(void);   /* CLOCK_MONOTONIC */
+int64_t cqr_runtime_now_us(const struct runtime_core *core); /* the same, of the runtime's own clock */
 int64_t cqr_deadline_us(int64_t now_us, int64_t timeout_us); /* timeout −1: INT64_MAX; never overflows */
 
 #endif

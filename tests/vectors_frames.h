@@ -6,8 +6,8 @@
 
 #include "tests/vectors.h"
 
-void vector_run_request(struct vector_row *row);      /* written byte for byte, and taken apart again */
-void vector_run_response(struct vector_row *row);     /* taken apart into the row's JSON */
+void vector_run_request(struct vector_row *row);  /* written byte for byte, and taken apart again */
+void vector_run_response(struct vector_row *row); /* taken apart into the row's JSON */
 void vector_run_response_cut(struct vector_row *row); /* refused */
 
 #endif

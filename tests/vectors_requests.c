@@ -13,7 +13,8 @@ static cqlring_bytes text_at(const json_t *object, const char *key)
     const json_t *text = json_object_get(object, key);
     if (!json_is_string(text))
         return (cqlring_bytes){.data = NULL, .size = 0};
-    return (cqlring_bytes){.data = json_string_value(text), .size = (int32_t)json_string_length(text)};
+    return (cqlring_bytes){.data = json_string_value(text),
+                           .size = (int32_t)json_string_length(text)};
 }
 
 static cqlring_bytes hex_at(struct vector_row *row, const json_t *object, const char *key)
@@ -45,8 +46,10 @@ static void read_payload(struct vector_row *row, json_t *object, struct query_pa
     const char *key;
     json_t *value;
     struct string_pair *pairs = vector_room(row, (json_object_size(object) + 1) * sizeof *pairs);
-    json_object_foreach(object, key, value) {
-        pairs[params->payload_count].key = (cqlring_bytes){.data = key, .size = (int32_t)strlen(key)};
+    json_object_foreach(object, key, value)
+    {
+        pairs[params->payload_count].key = (cqlring_bytes){.data = key,
+                                                           .size = (int32_t)strlen(key)};
         pairs[params->payload_count++].value = value_of(row, value);
     }
     params->payload = pairs;
@@ -54,8 +57,10 @@ static void read_payload(struct vector_row *row, json_t *object, struct query_pa
 
 static struct query_params read_params(struct vector_row *row, const json_t *input)
 {
-    struct query_params params = {.consistency = (uint16_t)json_integer_value(json_object_get(input, "consistency"))};
-    params.serial_consistency = (uint16_t)json_integer_value(json_object_get(input, "serial_consistency"));
+    struct query_params params = {
+        .consistency = (uint16_t)json_integer_value(json_object_get(input, "consistency"))};
+    params.serial_consistency = (uint16_t)json_integer_value(
+        json_object_get(input, "serial_consistency"));
     params.has_values = json_object_get(input, "values") != NULL;
     params.has_names = json_object_get(input, "names") != NULL;
     params.skip_metadata = json_is_true(json_object_get(input, "skip_metadata"));
@@ -87,7 +92,8 @@ static void put_values_at(struct vector_row *row, struct writer *writer, const j
     cqlring_bytes *texts = vector_room(row, (count + 1) * sizeof *texts);
     for (uint32_t i = 0; i < count; ++i) {
         const json_t *name = json_array_get(names, i);
-        texts[i] = (cqlring_bytes){.data = json_string_value(name), .size = (int32_t)json_string_length(name)};
+        texts[i] = (cqlring_bytes){.data = json_string_value(name),
+                                   .size = (int32_t)json_string_length(name)};
     }
     cqr_put_named_values(writer, texts, values_of(row, values), count);
 }
@@ -101,19 +107,21 @@ static uint16_t strings_of(struct vector_row *row, const json_t *array, cqlring_
         const json_t *item = json_array_get(array, i);
         for (size_t j = 0; j < (json_is_array(item) ? json_array_size(item) : 1); ++j) {
             const json_t *text = json_is_array(item) ? json_array_get(item, j) : item;
-            texts[count++] = (cqlring_bytes){.data = json_string_value(text), .size = (int32_t)json_string_length(text)};
+            texts[count++] = (cqlring_bytes){.data = json_string_value(text),
+                                             .size = (int32_t)json_string_length(text)};
         }
     }
     *out = texts;
     return count;
 }
 
-static void encode_batch(struct vector_row *row, struct writer *writer, const struct dialect *dialect, int16_t stream,
-                         const json_t *input)
+static void encode_batch(struct vector_row *row, struct writer *writer,
+                         const struct dialect *dialect, int16_t stream, const json_t *input)
 {
     struct query_params params = read_params(row, input);
     const json_t *queries = json_object_get(input, "queries");
-    uint32_t start = cqr_batch_begin(writer, dialect, stream, (uint8_t)json_integer_value(json_object_get(input, "type")),
+    uint32_t start = cqr_batch_begin(writer, dialect, stream,
+                                     (uint8_t)json_integer_value(json_object_get(input, "type")),
                                      (uint16_t)json_array_size(queries), &params);
     for (size_t i = 0; i < json_array_size(queries); ++i) {
         const json_t *child = json_array_get(queries, i);
@@ -126,8 +134,8 @@ static void encode_batch(struct vector_row *row, struct writer *writer, const st
     cqr_batch_end(writer, dialect, &params, start);
 }
 
-static void encode(struct vector_row *row, struct writer *writer, const struct dialect *dialect, int16_t stream,
-                   const json_t *input)
+static void encode(struct vector_row *row, struct writer *writer, const struct dialect *dialect,
+                   int16_t stream, const json_t *input)
 {
     const char *kind = vector_text(row, "kind");
     struct query_params params = read_params(row, input);
@@ -146,8 +154,9 @@ static void encode(struct vector_row *row, struct writer *writer, const struct d
     } else if (strcmp(kind, "AUTH_RESPONSE") == 0) {
         cqr_encode_auth_response(writer, dialect, stream, hex_at(row, input, "token"));
     } else if (strcmp(kind, "PREPARE") == 0) {
-        cqr_encode_prepare(writer, dialect, stream, text_at(input, "query"), text_at(input, "keyspace"), params.tracing,
-                           params.payload, params.payload_count);
+        cqr_encode_prepare(writer, dialect, stream, text_at(input, "query"),
+                           text_at(input, "keyspace"), params.tracing, params.payload,
+                           params.payload_count);
     } else if (strcmp(kind, "QUERY") == 0) {
         uint32_t start = cqr_query_begin(writer, dialect, stream, text_at(input, "query"), &params);
         put_values_at(row, writer, input);
@@ -165,7 +174,8 @@ static void encode(struct vector_row *row, struct writer *writer, const struct d
     }
 }
 
-static void check_values(struct vector_row *row, const json_t *input, bool has_names, uint16_t count, cqlring_bytes values)
+static void check_values(struct vector_row *row, const json_t *input, bool has_names,
+                         uint16_t count, cqlring_bytes values)
 {
     const json_t *wanted = json_object_get(input, "values");
     vector_check_int(row, "decoded value_count", count, (int64_t)json_array_size(wanted));
@@ -175,10 +185,12 @@ static void check_values(struct vector_row *row, const json_t *input, bool has_n
             const json_t *wanted_name = json_array_get(json_object_get(input, "names"), i);
             vector_check_status(row, "decoded name", cqr_next_string(&values, &name), CQLRING_OK);
             vector_check_bytes(row, "decoded name", name,
-                               (cqlring_bytes){json_string_value(wanted_name), (int32_t)json_string_length(wanted_name)});
+                               (cqlring_bytes){json_string_value(wanted_name),
+                                               (int32_t)json_string_length(wanted_name)});
         }
         if (vector_check_status(row, "decoded value", cqr_next_value(&values, &value), CQLRING_OK))
-            vector_check_bytes(row, "decoded value", value, value_of(row, json_array_get(wanted, i)));
+            vector_check_bytes(row, "decoded value", value,
+                               value_of(row, json_array_get(wanted, i)));
     }
     vector_check_int(row, "bytes behind the values", values.size, 0);
 }
@@ -188,7 +200,8 @@ static void check_params(struct vector_row *row, const json_t *input, const stru
     struct query_params wanted = read_params(row, input);
     const struct query_params *got = &request->params;
     vector_check_int(row, "decoded consistency", got->consistency, wanted.consistency);
-    vector_check_int(row, "decoded serial_consistency", got->serial_consistency, wanted.serial_consistency);
+    vector_check_int(row, "decoded serial_consistency", got->serial_consistency,
+                     wanted.serial_consistency);
     vector_check_int(row, "decoded skip_metadata", got->skip_metadata, wanted.skip_metadata);
     vector_check_int(row, "decoded tracing", got->tracing, wanted.tracing);
     vector_check_int(row, "decoded page_size", got->page_size, wanted.page_size);
@@ -203,34 +216,43 @@ static void check_params(struct vector_row *row, const json_t *input, const stru
 static void check_batch(struct vector_row *row, const json_t *input, const struct request *request)
 {
     const json_t *queries = json_object_get(input, "queries");
-    vector_check_int(row, "decoded type", request->batch_kind, json_integer_value(json_object_get(input, "type")));
-    vector_check_int(row, "decoded queries", request->batch_count, (int64_t)json_array_size(queries));
+    vector_check_int(row, "decoded type", request->batch_kind,
+                     json_integer_value(json_object_get(input, "type")));
+    vector_check_int(row, "decoded queries", request->batch_count,
+                     (int64_t)json_array_size(queries));
     cqlring_bytes children = request->batch_children;
     for (uint16_t i = 0; i < request->batch_count; ++i) {
         const json_t *wanted = json_array_get(queries, i);
         struct batch_child child;
-        if (!vector_check_status(row, "next child", cqr_request_next_child(&children, &child), CQLRING_OK))
+        if (!vector_check_status(row, "next child", cqr_request_next_child(&children, &child),
+                                 CQLRING_OK))
             return;
-        vector_check_int(row, "child prepared", child.prepared, json_integer_value(json_object_get(wanted, "kind")));
+        vector_check_int(row, "child prepared", child.prepared,
+                         json_integer_value(json_object_get(wanted, "kind")));
         vector_check_bytes(row, "child", child.text_or_id,
-                           child.prepared ? hex_at(row, wanted, "query_or_id") : text_at(wanted, "query_or_id"));
+                           child.prepared ? hex_at(row, wanted, "query_or_id")
+                                          : text_at(wanted, "query_or_id"));
         check_values(row, wanted, false, child.value_count, child.values);
     }
     vector_check_int(row, "bytes behind the children", children.size, 0);
 }
 
-static void check_payload(struct vector_row *row, const json_t *input, const struct request *request)
+static void check_payload(struct vector_row *row, const json_t *input,
+                          const struct request *request)
 {
     const json_t *wanted = json_object_get(input, "custom_payload");
     vector_check_int(row, "decoded payload", request->payload.data != NULL, wanted != NULL);
 }
 
 /* The server's side of the same bytes. */
-static void decode(struct vector_row *row, const struct dialect *dialect, cqlring_bytes frame, const json_t *input)
+static void decode(struct vector_row *row, const struct dialect *dialect, cqlring_bytes frame,
+                   const json_t *input)
 {
     struct frame_header header = {.body_size = 0};
     const uint8_t *bytes = frame.data;
-    if (!vector_check_int(row, "frame_cut", cqr_frame_cut(bytes, (uint32_t)frame.size, PROTO_BODY_MAX, &header), FRAME_WHOLE))
+    if (!vector_check_int(row, "frame_cut",
+                          cqr_frame_cut(bytes, (uint32_t)frame.size, PROTO_BODY_MAX, &header),
+                          FRAME_WHOLE))
         return;
     vector_check_int(row, "frame size", header.body_size + PROTO_HEADER_SIZE, frame.size);
     vector_check_int(row, "response", header.response, 0);
@@ -238,7 +260,8 @@ static void decode(struct vector_row *row, const struct dialect *dialect, cqlrin
     vector_check_int(row, "stream", header.stream, vector_int(row, "stream"));
     cqlring_bytes body = {.data = bytes + PROTO_HEADER_SIZE, .size = (int32_t)header.body_size};
     struct request request;
-    cqlring_status status = cqr_decode_request(dialect, header.opcode, header.flags, body, &request);
+    cqlring_status status = cqr_decode_request(dialect, header.opcode, header.flags, body,
+                                               &request);
     if (!vector_check_status(row, "decode", status, CQLRING_OK))
         return;
     check_payload(row, input, &request);
@@ -247,16 +270,20 @@ static void decode(struct vector_row *row, const struct dialect *dialect, cqlrin
     case OPCODE_STARTUP:
     case OPCODE_REGISTER: {
         bool is_startup = header.opcode == OPCODE_STARTUP;
-        uint16_t count = strings_of(row, json_object_get(input, is_startup ? "options" : "events"), &texts);
+        uint16_t count = strings_of(row, json_object_get(input, is_startup ? "options" : "events"),
+                                    &texts);
         vector_check_int(row, "map_count", request.map_count * (is_startup ? 2 : 1), count);
         for (uint16_t i = 0; i < count; ++i) {
             cqlring_bytes text = {.data = NULL, .size = 0};
-            vector_check_status(row, "next_string", cqr_next_string(&request.map, &text), CQLRING_OK);
+            vector_check_status(row, "next_string", cqr_next_string(&request.map, &text),
+                                CQLRING_OK);
             vector_check_bytes(row, "text", text, texts[i]);
         }
         break;
     }
-    case OPCODE_AUTH_RESPONSE: vector_check_bytes(row, "token", request.text, hex_at(row, input, "token")); break;
+    case OPCODE_AUTH_RESPONSE:
+        vector_check_bytes(row, "token", request.text, hex_at(row, input, "token"));
+        break;
     case OPCODE_PREPARE:
         vector_check_bytes(row, "text", request.text, text_at(input, "query"));
         vector_check_bytes(row, "keyspace", request.keyspace, text_at(input, "keyspace"));
@@ -267,7 +294,8 @@ static void decode(struct vector_row *row, const struct dialect *dialect, cqlrin
             vector_check_bytes(row, "text", request.text, text_at(input, "query"));
         else
             vector_check_bytes(row, "id", request.id, hex_at(row, input, "id"));
-        vector_check_bytes(row, "result_metadata_id", request.result_metadata_id, hex_at(row, input, "result_metadata_id"));
+        vector_check_bytes(row, "result_metadata_id", request.result_metadata_id,
+                           hex_at(row, input, "result_metadata_id"));
         vector_check_int(row, "tablet_block", request.tablet_block,
                          json_integer_value(json_object_get(input, "tablet_version_block")));
         check_params(row, input, &request);

@@ -14,7 +14,8 @@
 
 static json_t *text_json(cqlring_bytes text)
 {
-    return json_stringn(text.data == NULL ? "" : (const char *)text.data, text.size > 0 ? (size_t)text.size : 0);
+    return json_stringn(text.data == NULL ? "" : (const char *)text.data,
+                        text.size > 0 ? (size_t)text.size : 0);
 }
 
 static json_t *hex_json(struct vector_row *row, cqlring_bytes bytes)
@@ -52,13 +53,14 @@ static void set_prefix(struct vector_row *row, json_t *out, const struct respons
     if (prefix->payload.data != NULL) {
         json_t *payload = json_object();
         cqlring_bytes pairs = prefix->payload, key, value;
-        for (uint16_t i = 0; i < prefix->payload_count && cqr_next_pair(&pairs, &key, &value) == CQLRING_OK; ++i)
+        for (uint16_t i = 0;
+             i < prefix->payload_count && cqr_next_pair(&pairs, &key, &value) == CQLRING_OK; ++i)
             json_object_setn_new(payload, key.data, (size_t)key.size, hex_json(row, value));
         json_object_set_new(out, "custom_payload", payload);
     }
 }
 
-/* --- columns and rows ----------------------------------------------------------------------------------------------- */
+/* --- columns and rows ------------------------------------------------------------------------- */
 
 static json_t *columns_json(const struct columns *columns)
 {
@@ -83,7 +85,8 @@ static const cqlring_type *type_of(const struct columns *columns, uint32_t index
     return cqr_type_scalar(index == 0 ? CQLRING_KIND_INT : CQLRING_KIND_TEXT);
 }
 
-static cqlring_status set_rows(struct vector_row *row, json_t *out, const struct dialect *dialect, cqlring_bytes body)
+static cqlring_status set_rows(struct vector_row *row, json_t *out, const struct dialect *dialect,
+                               cqlring_bytes body)
 {
     struct rows_body rows;
     cqlring_status status = cqr_decode_rows(dialect, body, &row->arena, &rows);
@@ -116,7 +119,8 @@ static cqlring_status set_rows(struct vector_row *row, json_t *out, const struct
     }
 }
 
-static cqlring_status set_prepared(struct vector_row *row, json_t *out, const struct dialect *dialect, cqlring_bytes body)
+static cqlring_status set_prepared(struct vector_row *row, json_t *out,
+                                   const struct dialect *dialect, cqlring_bytes body)
 {
     struct prepared_body prepared;
     cqlring_status status = cqr_decode_prepared(dialect, body, &row->arena, &prepared);
@@ -133,18 +137,20 @@ static cqlring_status set_prepared(struct vector_row *row, json_t *out, const st
     }
     json_object_set_new(out, "bind", columns_json(&prepared.bind));
     bool is_absent = (prepared.result.flags & ROWS_NO_METADATA) != 0;
-    json_object_set_new(out, "result_columns", is_absent ? json_null() : columns_json(&prepared.result));
+    json_object_set_new(out, "result_columns",
+                        is_absent ? json_null() : columns_json(&prepared.result));
     json_object_set_new(out, "is_lwt", json_boolean(prepared.is_lwt));
     return CQLRING_OK;
 }
 
-/* --- schema changes, events, errors --------------------------------------------------------------------------------- */
+/* --- schema changes, events, errors ----------------------------------------------------------- */
 
 static json_t *schema_json(const struct schema_change *change)
 {
     json_t *out = json_object();
     char target[16];
-    snprintf(target, sizeof target, "%.*s", (int)change->target.size, (const char *)change->target.data);
+    snprintf(target, sizeof target, "%.*s", (int)change->target.size,
+             (const char *)change->target.data);
     json_object_set_new(out, "target_type", json_string(target));
     json_object_set_new(out, "change_type", text_json(change->change));
     json_object_set_new(out, "keyspace", text_json(change->keyspace));
@@ -152,7 +158,8 @@ static json_t *schema_json(const struct schema_change *change)
         *at = (char)(*at | 0x20); /* the key is the target in lower case */
     if (change->arguments.data != NULL)
         json_object_set_new(out, target,
-                            json_pack("{s:o,s:o}", "name", text_json(change->name), "argument_types",
+                            json_pack("{s:o,s:o}", "name", text_json(change->name),
+                                      "argument_types",
                                       strings_json(change->argument_count, change->arguments)));
     else if (change->name.data != NULL)
         json_object_set_new(out, target, text_json(change->name));
@@ -174,11 +181,14 @@ static cqlring_status set_event(json_t *out, const struct dialect *dialect, cqlr
         json_object_set_new(args, "change_type", text_json(event.change));
         if (event.address_size > 0)
             json_object_set_new(args, "address",
-                                json_pack("[o,i]", address_json(event.address, event.address_size), (int)event.port));
+                                json_pack("[o,i]", address_json(event.address, event.address_size),
+                                          (int)event.port));
         if (event.connection_ids.data != NULL)
-            json_object_set_new(args, "connection_ids", strings_json(event.connection_id_count, event.connection_ids));
+            json_object_set_new(args, "connection_ids",
+                                strings_json(event.connection_id_count, event.connection_ids));
         if (event.host_ids.data != NULL)
-            json_object_set_new(args, "host_ids", strings_json(event.host_id_count, event.host_ids));
+            json_object_set_new(args, "host_ids",
+                                strings_json(event.host_id_count, event.host_ids));
     }
     json_object_set_new(out, "args", args);
     return CQLRING_OK;
@@ -193,7 +203,8 @@ static void set_failures(struct vector_row *row, json_t *info, const struct erro
     cqlring_bytes reasons = error->reasons, address;
     uint16_t reason;
     for (int32_t i = 0; i < error->failure_count; ++i) {
-        if (!vector_check_status(row, "next_reason", cqr_next_reason(&reasons, &address, &reason), CQLRING_OK))
+        if (!vector_check_status(row, "next_reason", cqr_next_reason(&reasons, &address, &reason),
+                                 CQLRING_OK))
             break;
         json_t *key = address_json(address.data, (uint8_t)address.size);
         json_object_set_new(map, json_string_value(key), json_integer(reason));
@@ -209,12 +220,14 @@ static void set_responses(json_t *info, const struct error_body *error)
     json_object_set_new(info, "required_responses", json_integer(error->required));
 }
 
-static json_t *info_json(struct vector_row *row, const struct dialect *dialect, const struct error_body *error)
+static json_t *info_json(struct vector_row *row, const struct dialect *dialect,
+                         const struct error_body *error)
 {
     json_t *info = json_object();
     if ((dialect->extensions & EXT_RATE_LIMIT) != 0 && error->code == dialect->rate_limit_code) {
         json_object_set_new(info, "op_type", json_integer(error->rate_limit_op));
-        json_object_set_new(info, "rejected_by_coordinator", json_boolean(error->rate_limit_by_coordinator));
+        json_object_set_new(info, "rejected_by_coordinator",
+                            json_boolean(error->rate_limit_by_coordinator));
         return info;
     }
     switch ((uint32_t)error->code) {
@@ -247,19 +260,23 @@ static json_t *info_json(struct vector_row *row, const struct dialect *dialect, 
     case ERROR_FUNCTION_FAILURE:
         json_object_set_new(info, "keyspace", text_json(error->keyspace));
         json_object_set_new(info, "function", text_json(error->function));
-        json_object_set_new(info, "arg_types", strings_json(error->argument_count, error->arguments));
+        json_object_set_new(info, "arg_types",
+                            strings_json(error->argument_count, error->arguments));
         break;
     case ERROR_ALREADY_EXISTS:
         json_object_set_new(info, "keyspace", text_json(error->keyspace));
         json_object_set_new(info, "table", text_json(error->table));
         break;
-    case ERROR_UNPREPARED: json_object_set_new(info, "unknown_id", hex_json(row, error->unprepared_id)); break;
+    case ERROR_UNPREPARED:
+        json_object_set_new(info, "unknown_id", hex_json(row, error->unprepared_id));
+        break;
     default: break;
     }
     return info;
 }
 
-static cqlring_status set_error(struct vector_row *row, json_t *out, const struct dialect *dialect, cqlring_bytes body)
+static cqlring_status set_error(struct vector_row *row, json_t *out, const struct dialect *dialect,
+                                cqlring_bytes body)
 {
     struct error_body error;
     cqlring_status status = cqr_decode_error(dialect, body, &error);
@@ -276,7 +293,7 @@ static cqlring_status set_error(struct vector_row *row, json_t *out, const struc
     return CQLRING_OK;
 }
 
-/* --- the whole ------------------------------------------------------------------------------------------------------ */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 static cqlring_status set_supported(json_t *out, cqlring_bytes body)
 {
@@ -289,13 +306,15 @@ static cqlring_status set_supported(json_t *out, cqlring_bytes body)
         uint16_t value_count;
         status = cqr_next_multi(&map, &key, &value_count, &values);
         if (status == CQLRING_OK)
-            json_object_setn_new(options, key.data, (size_t)key.size, strings_json(value_count, values));
+            json_object_setn_new(options, key.data, (size_t)key.size,
+                                 strings_json(value_count, values));
     }
     json_object_set_new(out, "options", options);
     return status;
 }
 
-static cqlring_status set_result(struct vector_row *row, json_t *out, const struct dialect *dialect, cqlring_bytes body)
+static cqlring_status set_result(struct vector_row *row, json_t *out, const struct dialect *dialect,
+                                 cqlring_bytes body)
 {
     uint32_t kind;
     cqlring_status status = cqr_decode_result_kind(&body, &kind);
@@ -320,13 +339,15 @@ static cqlring_status set_result(struct vector_row *row, json_t *out, const stru
     }
 }
 
-static cqlring_status set_message(struct vector_row *row, json_t *out, const struct dialect *dialect, uint8_t opcode,
-                                  cqlring_bytes body)
+static cqlring_status set_message(struct vector_row *row, json_t *out,
+                                  const struct dialect *dialect, uint8_t opcode, cqlring_bytes body)
 {
     cqlring_bytes bytes;
     cqlring_status status;
     switch (opcode) {
-    case OPCODE_ERROR: json_object_set_new(out, "opcode", json_string("ERROR")); return set_error(row, out, dialect, body);
+    case OPCODE_ERROR:
+        json_object_set_new(out, "opcode", json_string("ERROR"));
+        return set_error(row, out, dialect, body);
     case OPCODE_READY: json_object_set_new(out, "opcode", json_string("READY")); return CQLRING_OK;
     case OPCODE_AUTHENTICATE:
         json_object_set_new(out, "opcode", json_string("AUTHENTICATE"));
@@ -335,23 +356,33 @@ static cqlring_status set_message(struct vector_row *row, json_t *out, const str
         return status;
     case OPCODE_AUTH_CHALLENGE:
     case OPCODE_AUTH_SUCCESS:
-        json_object_set_new(out, "opcode",
-                            json_string(opcode == OPCODE_AUTH_CHALLENGE ? "AUTH_CHALLENGE" : "AUTH_SUCCESS"));
+        json_object_set_new(
+            out, "opcode",
+            json_string(opcode == OPCODE_AUTH_CHALLENGE ? "AUTH_CHALLENGE" : "AUTH_SUCCESS"));
         status = cqr_decode_auth_token(body, &bytes);
         json_object_set_new(out, "token", hex_json(row, bytes));
         return status;
-    case OPCODE_SUPPORTED: json_object_set_new(out, "opcode", json_string("SUPPORTED")); return set_supported(out, body);
-    case OPCODE_RESULT: json_object_set_new(out, "opcode", json_string("RESULT")); return set_result(row, out, dialect, body);
-    case OPCODE_EVENT: json_object_set_new(out, "opcode", json_string("EVENT")); return set_event(out, dialect, body);
+    case OPCODE_SUPPORTED:
+        json_object_set_new(out, "opcode", json_string("SUPPORTED"));
+        return set_supported(out, body);
+    case OPCODE_RESULT:
+        json_object_set_new(out, "opcode", json_string("RESULT"));
+        return set_result(row, out, dialect, body);
+    case OPCODE_EVENT:
+        json_object_set_new(out, "opcode", json_string("EVENT"));
+        return set_event(out, dialect, body);
     default: return CQLRING_PROTOCOL;
     }
 }
 
-static cqlring_status decode_frame(struct vector_row *row, cqlring_bytes frame, const struct dialect *dialect, json_t *out)
+static cqlring_status decode_frame(struct vector_row *row, cqlring_bytes frame,
+                                   const struct dialect *dialect, json_t *out)
 {
     struct frame_header header = {.body_size = 0};
     const uint8_t *bytes = frame.data;
-    if (!vector_check_int(row, "frame_cut", cqr_frame_cut(bytes, (uint32_t)frame.size, PROTO_BODY_MAX, &header), FRAME_WHOLE))
+    if (!vector_check_int(row, "frame_cut",
+                          cqr_frame_cut(bytes, (uint32_t)frame.size, PROTO_BODY_MAX, &header),
+                          FRAME_WHOLE))
         return CQLRING_PROTOCOL;
     vector_check_int(row, "response", header.response, 1);
     json_object_set_new(out, "stream", json_integer(header.stream));
@@ -361,7 +392,8 @@ static cqlring_status decode_frame(struct vector_row *row, cqlring_bytes frame, 
         memcpy(copy, bytes + PROTO_HEADER_SIZE, header.body_size);
     cqlring_bytes body = {.data = copy, .size = (int32_t)header.body_size};
     vector_check_int(row, "plain void", cqr_frame_is_plain_void(&header, bytes + PROTO_HEADER_SIZE),
-                     header.opcode == OPCODE_RESULT && header.flags == 0 && header.body_size == 4 && copy[3] == RESULT_VOID);
+                     header.opcode == OPCODE_RESULT && header.flags == 0 && header.body_size == 4 &&
+                         copy[3] == RESULT_VOID);
     struct response_prefix prefix;
     cqlring_status status = cqr_decode_prefix(header.flags, &body, &prefix);
     if (status == CQLRING_OK) {
@@ -399,10 +431,12 @@ static void settle_names(json_t *json)
     json_t *value;
     if (json_is_string(json) && strcmp(json_string_value(json), "varchar") == 0)
         json_string_set(json, "text");
-    json_array_foreach(json, index, value) {
+    json_array_foreach(json, index, value)
+    {
         settle_names(value);
     }
-    json_object_foreach(json, key, value) {
+    json_object_foreach(json, key, value)
+    {
         settle_names(value);
     }
 }
@@ -420,8 +454,8 @@ void vector_run_response(struct vector_row *row)
     json_decref(got);
 }
 
-/* Of a cut ERROR the code and the message may be kept; that it was cut is known all the same (complete is false, which
-   counts as refused above). */
+/* Of a cut ERROR the code and the message may be kept; that it was cut is known all the same
+   (complete is false, which counts as refused above). */
 void vector_run_response_cut(struct vector_row *row)
 {
     struct dialect dialect = dialect_of(row, "-");

@@ -2,12 +2,15 @@
 /* What the hot functions of cql/ cost.
 
      codec crc                nanoseconds of the checksums, ours and zlib's
-     codec execute 4|5 COUNT  COUNT EXECUTEs of two cells into one block; instructions per EXECUTE are a difference of two
-                              run lengths:
-                                  for n in 100000 200000; do valgrind --tool=callgrind --callgrind-out-file=/dev/null \
-                                      ./codec execute 4 $n 2>&1 | grep Collected; done
-     codec rows COUNT         COUNT walks over a page of 1000 rows of two cells, measured the same way
-     codec token COUNT        COUNT Murmur3 tokens of a key of 16 bytes */
+     codec execute 4|5 COUNT  COUNT EXECUTEs of two cells (8 and 32 bytes) with a timestamp
+     codec rows COUNT         COUNT walks over a page of 1000 rows of two cells
+     codec token COUNT        COUNT Murmur3 tokens of a key of 16 bytes
+
+   Instructions of one turn are the difference of two run lengths:
+
+     for n in 100000 200000; do
+         valgrind --tool=callgrind --callgrind-out-file=/dev/null ./codec execute 4 $n
+     done 2>&1 | grep Collected */
 
 #include <stdint.h>
 #include <stdio.h>
@@ -37,7 +40,8 @@ static uint32_t crc32_of_zlib(const uint8_t *data, uint32_t size)
     return (uint32_t)crc32(crc32(0, initial, 4), data, size);
 }
 
-static void time_crc(const char *name, uint32_t crc(const uint8_t *, uint32_t), const uint8_t *data, uint32_t size)
+static void time_crc(const char *name, uint32_t crc(const uint8_t *, uint32_t), const uint8_t *data,
+                     uint32_t size)
 {
     uint32_t turns = 200000000 / (size + 1000);
     double best = 1e30;
@@ -78,7 +82,8 @@ static void run_execute(uint8_t version, uint64_t count)
         if (writer.size > sizeof block - 256)
             writer.size = 0;
         params.timestamp_us = (int64_t)i;
-        uint32_t start = cqr_execute_begin(&writer, &dialect, (int16_t)(i & 0x3FF), (cqlring_bytes){id, sizeof id},
+        uint32_t start = cqr_execute_begin(&writer, &dialect, (int16_t)(i & 0x3FF),
+                                           (cqlring_bytes){id, sizeof id},
                                            (cqlring_bytes){id, sizeof id}, &params);
         cqr_put_values(&writer, cells, 2);
         cqr_execute_end(&writer, &dialect, &params, start, 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stream of envelopes in parts: the first byte limits the bodies, the second says how many bytes arrive at a time. */
+/* A stream of envelopes in parts: the first byte limits the bodies, the second says how many bytes
+   arrive at a time. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -23,13 +24,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break;
         }
         if (cut == FRAME_PARTIAL) {
-            assert(received - at < PROTO_HEADER_SIZE || received - at - PROTO_HEADER_SIZE < header.body_size);
+            assert(received - at < PROTO_HEADER_SIZE ||
+                   received - at - PROTO_HEADER_SIZE < header.body_size);
             if (received == left)
                 break;
             received = left - received < step ? left : received + step;
             continue;
         }
-        assert(header.body_size <= body_max && received - at - PROTO_HEADER_SIZE >= header.body_size);
+        assert(header.body_size <= body_max &&
+               received - at - PROTO_HEADER_SIZE >= header.body_size);
         if (cqr_frame_is_plain_void(&header, data + at + PROTO_HEADER_SIZE))
             assert(header.body_size == 4);
         at += PROTO_HEADER_SIZE + header.body_size;

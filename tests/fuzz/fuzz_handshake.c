@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server's side of a connection being set up: two bytes of configuration, then replies, each [version][flags][opcode]
-   [short length] and the body. */
+/* A server's side of a connection being set up: two bytes of configuration, then replies, each
+   [version][flags][opcode] [short length] and the body. */
 #include <assert.h>
 #include <string.h>
 
@@ -35,7 +35,8 @@ static void check_sent(const struct handshake *handshake, struct writer *writer)
     assert(cqr_frame_cut(writer->data, writer->size, PROTO_BODY_MAX, &header) == FRAME_WHOLE);
     assert(header.body_size + PROTO_HEADER_SIZE == writer->size && header.stream == 0);
     cqlring_bytes body = {writer->data + PROTO_HEADER_SIZE, (int32_t)header.body_size};
-    assert(cqr_decode_request(&handshake->dialect, header.opcode, header.flags, body, &request) == CQLRING_OK);
+    assert(cqr_decode_request(&handshake->dialect, header.opcode, header.flags, body, &request) ==
+           CQLRING_OK);
     writer->size = 0;
 }
 
@@ -48,10 +49,12 @@ static void check_end(const struct handshake *handshake, enum handshake_decision
     }
     assert(handshake->state == HANDSHAKE_FAILED);
     if (decision == HANDSHAKE_DOWNGRADE) {
-        assert(handshake->version_next < handshake->config->version && handshake->version_next >= handshake->config->version_min);
+        assert(handshake->version_next < handshake->config->version &&
+               handshake->version_next >= handshake->config->version_min);
     } else {
         assert(decision == HANDSHAKE_ERROR && handshake->status != CQLRING_OK);
-        assert(memchr(handshake->message, '\0', sizeof handshake->message) != NULL && handshake->message[0] != '\0');
+        assert(memchr(handshake->message, '\0', sizeof handshake->message) != NULL &&
+               handshake->message[0] != '\0');
     }
 }
 
@@ -74,8 +77,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         at += 5;
         if (body_size > end - at)
             body_size = (int32_t)(end - at);
-        enum handshake_decision decision =
-            cqr_handshake_reply(&handshake, version, flags, opcode, (cqlring_bytes){at, body_size}, &writer);
+        enum handshake_decision decision = cqr_handshake_reply(
+            &handshake, version, flags, opcode, (cqlring_bytes){at, body_size}, &writer);
         at += body_size;
         if (decision == HANDSHAKE_ASK_AUTH)
             decision = cqr_handshake_answer(&handshake, (cqlring_bytes){"token", 5}, &writer);

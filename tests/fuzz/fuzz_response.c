@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A response's body: dialect, opcode and flags in the first three bytes. Everything in it is walked to its end. */
+/* A response's body: dialect, opcode and flags in the first three bytes. Everything in it is walked
+   to its end. */
 #include <assert.h>
 
 #include "cql/response.h"
@@ -86,10 +87,22 @@ static void walk_rows(const struct rows_body *rows)
         return;
     struct rows_cursor cursor;
     cqr_rows_init(&cursor, rows->rows, column_count, rows->row_count);
-    while (cqr_rows_next(&cursor, cells, column_count == 0 ? UINT32_MAX : 1, &count) == CQLRING_OK && count > 0) {
+    while (cqr_rows_next(&cursor, cells, column_count == 0 ? UINT32_MAX : 1, &count) ==
+               CQLRING_OK &&
+           count > 0) {
         for (uint32_t i = 0; i < column_count; ++i)
             look_at(cells[i]);
     }
+}
+
+/* The description is known by now: it is taken as it is. */
+static void read_again(const struct dialect *dialect, cqlring_bytes body, struct arena *arena,
+                       const struct rows_body *rows)
+{
+    struct rows_body again;
+    cqlring_status status = cqr_decode_rows_known(dialect, body, &rows->columns, arena, &again);
+    assert(status == CQLRING_OK && again.columns.array == rows->columns.array);
+    assert(again.row_count == rows->row_count && again.rows.data == rows->rows.data);
 }
 
 static void read_result(const struct dialect *dialect, cqlring_bytes body, struct arena *arena)
@@ -103,8 +116,10 @@ static void read_result(const struct dialect *dialect, cqlring_bytes body, struc
     cqlring_bytes keyspace;
     switch (kind) {
     case RESULT_ROWS:
-        if (cqr_decode_rows(dialect, body, arena, &rows) == CQLRING_OK)
+        if (cqr_decode_rows(dialect, body, arena, &rows) == CQLRING_OK) {
             walk_rows(&rows);
+            read_again(dialect, body, arena, &rows);
+        }
         break;
     case RESULT_PREPARED:
         if (cqr_decode_prepared(dialect, body, arena, &prepared) != CQLRING_OK)
@@ -139,7 +154,8 @@ static void read_supported(cqlring_bytes body)
     }
 }
 
-static void read_message(const struct dialect *dialect, uint8_t opcode, cqlring_bytes body, struct arena *arena)
+static void read_message(const struct dialect *dialect, uint8_t opcode, cqlring_bytes body,
+                         struct arena *arena)
 {
     struct error_body error;
     struct event_body event;
@@ -156,9 +172,7 @@ static void read_message(const struct dialect *dialect, uint8_t opcode, cqlring_
         walk_strings(event.connection_id_count, event.connection_ids);
         walk_strings(event.host_id_count, event.host_ids);
         break;
-    case OPCODE_SUPPORTED:
-        read_supported(body);
-        break;
+    case OPCODE_SUPPORTED: read_supported(body); break;
     case OPCODE_AUTHENTICATE:
         if (cqr_decode_authenticate(body, &bytes) == CQLRING_OK)
             look_at(bytes);
@@ -167,8 +181,7 @@ static void read_message(const struct dialect *dialect, uint8_t opcode, cqlring_
         if (cqr_decode_auth_token(body, &bytes) == CQLRING_OK)
             look_at(bytes);
         break;
-    default:
-        read_result(dialect, body, arena);
+    default: read_result(dialect, body, arena);
     }
 }
 

@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static cqlring_bytes cells[COLUMNS_MAX * CAPACITY_MAX];
     if (size < 4 || size > INT32_MAX)
         return 0;
-    uint32_t column_count = data[0], row_count = (uint32_t)data[1] << 8 | data[2], capacity = 1 + data[3] % CAPACITY_MAX;
+    uint32_t column_count = data[0], row_count = (uint32_t)data[1] << 8 | data[2],
+             capacity = 1 + data[3] % CAPACITY_MAX;
     const uint8_t *from = data + 4, *end = data + size;
     struct rows_cursor cursor;
     cqr_rows_init(&cursor, (cqlring_bytes){from, (int32_t)(size - 4)}, column_count, row_count);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stream of v5 segments. Bits of the first byte: LZ4 mode; put the checksums right first, so that what lies behind them is
-   reached; seal the input instead and read it back. */
+/* A stream of v5 segments. Bits of the first byte: LZ4 mode; put the checksums right first, so that
+   what lies behind them is reached; seal the input instead and read it back. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,8 @@ static void read_stream(const uint8_t *data, uint32_t size, bool lz4, bool right
         uint32_t whole = header.header_size + header.wire_size + CQR_SEGMENT_TRAILER_SIZE;
         assert(whole <= size - at && header.uncompressed_size <= PROTO_SEGMENT_PAYLOAD_MAX);
         if (lz4 && header.uncompressed_size > 0)
-            (void)cqr_lz4_decompress_raw(copy + at + header.header_size, header.wire_size, plain, header.uncompressed_size);
+            (void)cqr_lz4_decompress_raw(copy + at + header.header_size, header.wire_size, plain,
+                                         header.uncompressed_size);
         at += whole;
     }
     free(copy);
@@ -58,7 +59,8 @@ static void seal_and_read(const uint8_t *data, uint32_t size, bool lz4)
     uint8_t *segment = malloc(size + header_size + CQR_SEGMENT_TRAILER_SIZE);
     assert(segment != NULL);
     memcpy(segment + header_size, data, size);
-    uint32_t whole = lz4 ? cqr_segment_seal_lz4(segment, size, 0, true) : cqr_segment_seal(segment, size, false);
+    uint32_t whole = lz4 ? cqr_segment_seal_lz4(segment, size, 0, true)
+                         : cqr_segment_seal(segment, size, false);
     struct segment_header header;
     assert(cqr_segment_cut(segment, whole, lz4, &header) == SEGMENT_WHOLE);
     assert(header.wire_size == size && header.self_contained == lz4);

@@ -33,7 +33,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct arena arena;
         cqr_arena_init(&arena, 1 << 16);
         struct tablet tablet;
-        if (cqr_tablet_decode((cqlring_bytes){at, payload_size}, v2, &arena, &tablet) == CQLRING_OK) {
+        if (cqr_tablet_decode((cqlring_bytes){at, payload_size}, v2, &arena, &tablet) ==
+            CQLRING_OK) {
             assert(tablet.replica_count > 0 && tablet.first < tablet.last);
             if (cqr_tablet_map_add(&map, &tablet) == CQLRING_OK)
                 check_map(&map, &tablet);

@@ -13,9 +13,10 @@
      CQLRING_LIVE_TLS_WRONG_CA   a CA that has signed nothing there
      CQLRING_LIVE_TLS_CLIENT_CERT, CQLRING_LIVE_TLS_CLIENT_KEY   the server demands this client certificate
      CQLRING_LIVE_TYPES          types.tsv; default tests/live/types.tsv
-     CQLRING_LIVE_ONLY           only tests whose name contains this
+     CQLRING_LIVE_ONLY           only tests whose name contains this; "types", "tls" and "auth" are names too
+     CQLRING_LIVE_KEEP           leave everything where it is at the end, for others to read
 
-   Everything is made in keyspaces that begin with "cqlring_live", which are dropped before and afterwards. One thread. */
+   Everything is made in the keyspace cqlring_live, which is dropped before and afterwards. One thread. */
 
 #include <cqlring.h>
 #include <stdarg.h>
@@ -25,6 +26,7 @@ struct live_options {
     const char *host, *user, *password, *tls_ca, *tls_certificate, *tls_wrong_ca, *tls_client_certificate, *tls_client_key;
     const char *types, *only;
     int32_t port;
+    bool keep;
 };
 extern struct live_options live;
 
@@ -38,7 +40,7 @@ struct live_way {
 
 void live_begin(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void live_end(void);
-void live_skip(const char *reason); /* counted as neither; ends the test */
+void live_skip(const char *reason); /* counted as neither */
 /* What did not hold; the test goes on. Returns false. */
 bool live_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Each returns whether it held. what stands before the rest in the note. */
@@ -47,7 +49,7 @@ bool live_ok(cqlring_status status, const cqlring_error *error, const char *what
 bool live_status(cqlring_status status, cqlring_status wanted, const cqlring_error *error, const char *what);
 bool live_equal(int64_t got, int64_t wanted, const char *what);
 bool live_bytes(cqlring_bytes got, cqlring_bytes wanted, const char *what);
-extern uint32_t live_passed, live_failed, live_skipped;
+extern uint32_t live_passed, live_failed;
 
 /* --- handles ------------------------------------------------------------------------------------------------------ */
 

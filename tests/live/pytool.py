@@ -240,7 +240,9 @@ def plain(kind, value):
     inner = kind.arguments
     if kind.fields is not None or kind.name == "tuple":
         return tuple(plain(one, item) for one, item in zip(inner, value))
-    if kind.name in ("list", "set", "vector"):
+    if kind.name == "set":  # the stock driver sorts by its own order
+        return sorted((plain(inner[0], item) for item in value), key=repr)
+    if kind.name in ("list", "vector"):
         return [plain(inner[0], item) for item in value]
     if kind.name == "map":
         return [(plain(inner[0], key), plain(inner[1], item)) for key, item in value.items()]

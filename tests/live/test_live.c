@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* See live.h for how to run it. Each test is run in every way of being connected: protocol v4 and v5, without and with
-   LZ4. Tests of TLS and of credentials are run once. Ends with "N passed, N failed, N skipped". */
+   LZ4. Tests of TLS and of credentials are run once. Ends with "N passed, N failed". */
 
 enum { CHUNK = 256 };
 
@@ -474,9 +474,11 @@ static void test_tls(void)
         expect_open(version == 12 ? "tls: version 1.2" : "tls: version 1.3", &options, CQLRING_OK);
     }
     tls.version_min = tls.version_max = 0;
-    if (is_good) {
+    if (strcmp(live.tls_certificate, "wronghost") == 0) {
+        tls.server_name = "elsewhere.example"; /* what stands in that certificate */
+        expect_open("tls: a certificate for the given server name is taken", &options, CQLRING_OK);
         tls.server_name = "somebody.else.example";
-        expect_open("tls: another name than the certificate's is refused", &options, CQLRING_TLS);
+        expect_open("tls: a certificate for another server name is refused", &options, CQLRING_TLS);
         tls.server_name = NULL;
     }
     if (live.tls_wrong_ca != NULL) {
@@ -578,6 +580,7 @@ static bool read_environment(void)
         .tls_client_key = environment("CQLRING_LIVE_TLS_CLIENT_KEY", NULL),
         .types = environment("CQLRING_LIVE_TYPES", "tests/live/types.tsv"),
         .only = environment("CQLRING_LIVE_ONLY", NULL),
+        .keep = environment("CQLRING_LIVE_KEEP", NULL) != NULL,
     };
     return live.host != NULL;
 }
@@ -609,11 +612,12 @@ int main(void)
     if (is_wanted("auth"))
         test_credentials();
 
-    live_begin("the keyspace is dropped");
-    if (session != NULL)
+    if (session != NULL && !live.keep) {
+        live_begin("the keyspace is dropped");
         live_drop(session);
+        live_end();
+    }
     cqlring_session_release(session);
-    live_end();
-    printf("%u passed, %u failed, %u skipped\n", live_passed, live_failed, live_skipped);
+    printf("%u passed, %u failed\n", live_passed, live_failed);
     return live_failed > 0 || live_passed == 0;
 }

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* types.tsv: id, cql_type, literal, payload in hex. Each row is written twice, as a literal in CQL and as a bound value,
-   and read back with a SELECT: both must be the payload. A table with one column a type is made for all of them. */
+/* types.tsv is described in pytool.py. Each row is written twice, as a literal in CQL (its key ends with l) and as a bound
+   value (b), and read back with a SELECT: both must be the payload. There is one table with a column a type, and one for
+   counters, which bear no others beside them. pytool.py reads the same tables with another driver. */
 
-enum { TYPES_MAX = 256, ROWS_MAX = 2048, PAYLOAD_MAX = 1 << 16, LINE_MAX_SIZE = 1 << 18 };
+enum { TYPES_MAX = 256, ROWS_MAX = 2048, DDL_MAX = 32, PAYLOAD_MAX = 1 << 16, LINE_SIZE_MAX = 1 << 18 };
 
 struct type_row {
     char *id, *type, *literal, *hex;
@@ -16,7 +17,7 @@ struct type_row {
 
 struct type_column {
     const char *type;
-    bool exists;
+    bool is_counter, exists;
     cqlring_prepared *insert;
 };
 
@@ -24,7 +25,8 @@ static struct type_row rows[ROWS_MAX];
 static uint32_t row_count;
 static struct type_column columns[TYPES_MAX];
 static uint32_t column_count;
-
+static char *ddl[DDL_MAX]; /* statements to run first, {ks} being the keyspace */
+static uint32_t ddl_count;
 static bool is_file_read;
 
 static uint32_t column_of(const char *type)
@@ -35,15 +37,15 @@ static uint32_t column_of(const char *type)
     }
     if (column_count == TYPES_MAX)
         return TYPES_MAX;
-    columns[column_count] = (struct type_column){.type = type};
+    columns[column_count] = (struct type_column){.type = type, .is_counter = strcmp(type, "counter") == 0};
     return column_count++;
 }
 
 static void take_line(char *line)
 {
     struct type_row row = {.id = strdup(line)};
-    char *fields[4] = {row.id};
-    for (int i = 1; i < 4; ++i) {
+    char *fields[5] = {row.id};
+    for (int i = 1; i < 5; ++i) {
         char *tab = fields[i - 1] == NULL ? NULL : strchr(fields[i - 1], '\t');
         if (tab != NULL)
             *tab++ = '\0';
@@ -69,10 +71,12 @@ static bool read_file(void)
     FILE *file = fopen(live.types, "r");
     if (file == NULL)
         return false;
-    char *line = malloc(LINE_MAX_SIZE);
-    while (line != NULL && fgets(line, LINE_MAX_SIZE, file) != NULL) {
+    char *line = malloc(LINE_SIZE_MAX);
+    while (line != NULL && fgets(line, LINE_SIZE_MAX, file) != NULL) {
         line[strcspn(line, "\r\n")] = '\0';
-        if (line[0] != '\0' && line[0] != '#')
+        if (strncmp(line, "# ddl: ", 7) == 0 && ddl_count < DDL_MAX)
+            ddl[ddl_count++] = strdup(line + 7);
+        else if (line[0] != '\0' && line[0] != '#')
             take_line(line);
     }
     free(line);
@@ -80,21 +84,36 @@ static bool read_file(void)
     return row_count > 0;
 }
 
-/* Types that a CREATE TABLE names and that have to exist first: "udt" lines of the file are not types of cells. */
-static void make_table(cqlring_session *session)
+/* All columns at once; when the server does not take them, one by one, to see which it is. */
+static bool make_table(cqlring_session *session)
 {
-    (void)live_run(session, "DROP TABLE IF EXISTS cqlring_live.types");
+    static char text[1 << 16];
+    size_t size = 0;
+    for (uint32_t i = 0; i < column_count; ++i) {
+        columns[i].exists = true;
+        if (!columns[i].is_counter)
+            size += (size_t)snprintf(text + size, sizeof text - size, ", c%u %s", i, columns[i].type);
+        if (size >= sizeof text)
+            return live_note("too many types");
+    }
+    bool is_made = live_run(session, "DROP TABLE IF EXISTS cqlring_live.types") &&
+                   live_run(session, "DROP TABLE IF EXISTS cqlring_live.counters");
+    for (uint32_t i = 0; i < ddl_count && is_made; ++i) {
+        char *at = strstr(ddl[i], "{ks}");
+        is_made = at == NULL || live_run(session, "%.*scqlring_live%s", (int)(at - ddl[i]), ddl[i], at + 4);
+    }
+    is_made = is_made && live_run(session, "CREATE TABLE cqlring_live.counters (id text PRIMARY KEY, v counter)");
+    if (!is_made || live_run(session, "CREATE TABLE cqlring_live.types (id text PRIMARY KEY%s)", text))
+        return is_made;
     (void)live_run(session, "CREATE TABLE cqlring_live.types (id text PRIMARY KEY)");
     for (uint32_t i = 0; i < column_count; ++i) {
-        if (strcmp(columns[i].type, "counter") == 0)
-            continue; /* not beside other columns; batches write counters */
-        live_begin("types: a column of type %s", columns[i].type);
-        columns[i].exists = live_run(session, "ALTER TABLE cqlring_live.types ADD c%u %s", i, columns[i].type);
-        live_end();
+        if (!columns[i].is_counter)
+            columns[i].exists = live_run(session, "ALTER TABLE cqlring_live.types ADD c%u %s", i, columns[i].type);
     }
+    return true;
 }
 
-/* Sizes: hex digits / 2; −1 "null". False when it is no hex. */
+/* False when it is no hex. */
 static bool payload_of(const char *hex, uint8_t *payload, cqlring_bytes *out)
 {
     if (strcmp(hex, "null") == 0) {
@@ -133,13 +152,16 @@ static void check_column_type(cqlring_result *result, const char *wanted)
     }
 }
 
-static void read_back(cqlring_session *session, const struct type_row *row, const char *suffix, cqlring_bytes wanted)
+static void read_back(cqlring_session *session, const struct type_row *row, char suffix, cqlring_bytes wanted)
 {
-    cqlring_result *result = live_query(session, "SELECT c%u FROM cqlring_live.types WHERE id = '%s%s'", row->column, row->id, suffix);
+    cqlring_result *result =
+        columns[row->column].is_counter
+            ? live_query(session, "SELECT v FROM cqlring_live.counters WHERE id = '%s%c'", row->id, suffix)
+            : live_query(session, "SELECT c%u FROM cqlring_live.types WHERE id = '%s%c'", row->column, row->id, suffix);
     if (result == NULL)
         return;
     cqlring_bytes cell = live_first(result);
-    (void)live_bytes(cell, wanted, suffix[0] == 'l' ? "written as a literal" : "written as a bound value");
+    (void)live_bytes(cell, wanted, suffix == 'l' ? "written as a literal" : "written as a bound value");
     check_column_type(result, row->type);
     cqlring_column column;
     if (cqlring_result_column(result, 0, &column))
@@ -147,28 +169,41 @@ static void read_back(cqlring_session *session, const struct type_row *row, cons
     cqlring_result_release(result);
 }
 
+static bool write_literal(cqlring_session *session, const struct type_row *row)
+{
+    if (columns[row->column].is_counter)
+        return live_run(session, "UPDATE cqlring_live.counters SET v = v + %s WHERE id = '%sl'", row->literal, row->id);
+    return live_run(session, "INSERT INTO cqlring_live.types (c%u, id) VALUES (%s, '%sl')", row->column, row->literal, row->id);
+}
+
+static bool write_bound(cqlring_session *session, const struct type_row *row, cqlring_bytes value)
+{
+    struct type_column *column = &columns[row->column];
+    if (column->insert == NULL)
+        column->insert = column->is_counter
+                             ? live_prepare(session, "UPDATE cqlring_live.counters SET v = v + ? WHERE id = ?")
+                             : live_prepare(session, "INSERT INTO cqlring_live.types (c%u, id) VALUES (?, ?)", row->column);
+    if (column->insert == NULL)
+        return false;
+    char id[100];
+    snprintf(id, sizeof id, "%sb", row->id);
+    cqlring_bytes values[] = {value, cqlring_text(id)};
+    cqlring_request request = {.session = session, .prepared = column->insert, .values = values, .value_count = 2};
+    cqlring_error error;
+    return live_ok(cqlring_execute_sync(&request, NULL, &error), &error, "write a bound value");
+}
+
 static void there_and_back(cqlring_session *session, const struct type_row *row)
 {
     static uint8_t payload[PAYLOAD_MAX];
     cqlring_bytes value;
-    struct type_column *column = &columns[row->column];
     if (!live_check(payload_of(row->hex, payload, &value), "the payload is hex"))
         return;
-    if (strcmp(row->literal, "-") != 0 && row->literal[0] != '\0' &&
-        live_run(session, "INSERT INTO cqlring_live.types (id, c%u) VALUES ('%sl', %s)", row->column, row->id, row->literal))
-        read_back(session, row, "l", value);
-
-    if (column->insert == NULL)
-        column->insert = live_prepare(session, "INSERT INTO cqlring_live.types (id, c%u) VALUES (?, ?)", row->column);
-    if (column->insert == NULL)
-        return;
-    char id[100];
-    snprintf(id, sizeof id, "%sb", row->id);
-    cqlring_bytes values[] = {cqlring_text(id), value};
-    cqlring_request request = {.session = session, .prepared = column->insert, .values = values, .value_count = 2};
-    cqlring_error error;
-    if (live_ok(cqlring_execute_sync(&request, NULL, &error), &error, "INSERT of a bound value"))
-        read_back(session, row, "b", value);
+    bool has_literal = strcmp(row->literal, "-") != 0;
+    if (has_literal && write_literal(session, row))
+        read_back(session, row, 'l', value);
+    if (write_bound(session, row, value))
+        read_back(session, row, 'b', value);
 }
 
 void live_types(const struct live_way *way)
@@ -180,12 +215,10 @@ void live_types(const struct live_way *way)
     live_end();
     if (!is_there)
         return;
-    live_begin("types: the table is made, protocol v%d", way->version);
+    live_begin("types: the tables are made, protocol v%d", way->version);
     cqlring_session *session = live_open(way, NULL);
-    bool is_ready = session != NULL && live_keyspace(session);
+    bool is_ready = session != NULL && live_keyspace(session) && make_table(session);
     live_end();
-    if (is_ready)
-        make_table(session);
     for (uint32_t i = 0; is_ready && i < row_count; ++i) {
         struct type_row *row = &rows[i];
         if (row->column == TYPES_MAX || !columns[row->column].exists)

@@ -85,7 +85,8 @@ static bool is_number(const struct node_type *type)
 }
 
 /* CAST: numbers to numbers and to text, text to text; what the tools use. */
-static bool cast_value(struct query *query, const struct node_type *from, const struct node_type *to, cqlring_bytes *value)
+static bool cast_value(struct query *query, const struct node_type *from,
+                       const struct node_type *to, cqlring_bytes *value)
 {
     if (value->size < 0 || from->kind == to->kind)
         return true;
@@ -110,7 +111,8 @@ static bool cast_value(struct query *query, const struct node_type *from, const 
     return true;
 }
 
-static bool element_value(struct query *query, const struct row_view *view, const struct selector *selector, cqlring_bytes *value)
+static bool element_value(struct query *query, const struct row_view *view,
+                          const struct selector *selector, cqlring_bytes *value)
 {
     const struct node_type *type = selector->column->type;
     cqlring_bytes whole = node_view_value(query, view, selector->column), wanted, key;
@@ -131,26 +133,34 @@ static bool element_value(struct query *query, const struct row_view *view, cons
     return true;
 }
 
-static bool function_value(struct query *query, const struct row_view *view, const struct selector *selector, cqlring_bytes *value)
+static bool function_value(struct query *query, const struct row_view *view,
+                           const struct selector *selector, cqlring_bytes *value)
 {
     const struct node_type *types[FUNCTION_ARGUMENTS_MAX];
     cqlring_bytes arguments[FUNCTION_ARGUMENTS_MAX];
     uint16_t count = 0;
-    for (const struct selector *argument = selector->arguments; argument != NULL && count < FUNCTION_ARGUMENTS_MAX; argument = argument->next, ++count) {
+    for (const struct selector *argument = selector->arguments;
+         argument != NULL && count < FUNCTION_ARGUMENTS_MAX; argument = argument->next, ++count) {
         types[count] = argument->type;
-        bool fine = argument->kind == SELECT_TERM ? node_term_value(query, argument->term, argument->type, selector->name, &arguments[count])
-                                                  : node_selector_value(query, view, argument, &arguments[count]);
+        bool fine = argument->kind == SELECT_TERM
+                        ? node_term_value(query, argument->term, argument->type, selector->name,
+                                          &arguments[count])
+                        : node_selector_value(query, view, argument, &arguments[count]);
         if (!fine)
             return false;
     }
     return node_function_call(query, selector->function, types, arguments, count, value);
 }
 
-bool node_selector_value(struct query *query, const struct row_view *view, const struct selector *selector, cqlring_bytes *value)
+bool node_selector_value(struct query *query, const struct row_view *view,
+                         const struct selector *selector, cqlring_bytes *value)
 {
     switch (selector->kind) {
     case SELECT_COLUMN: *value = node_view_value(query, view, selector->column); return true;
-    case SELECT_FIELD: *value = node_tuple_field(node_view_value(query, view, selector->column), selector->function); return true;
+    case SELECT_FIELD:
+        *value = node_tuple_field(node_view_value(query, view, selector->column),
+                                  selector->function);
+        return true;
     case SELECT_ELEMENT: return element_value(query, view, selector, value);
     case SELECT_TOKEN: {
         uint8_t *at = node_arena_bytes(query->arena, 8);
@@ -158,7 +168,9 @@ bool node_selector_value(struct query *query, const struct row_view *view, const
         *value = slice_of(at, 8);
         return true;
     }
-    case SELECT_CAST: return node_selector_value(query, view, selector->arguments, value) && cast_value(query, selector->arguments->type, selector->type, value);
+    case SELECT_CAST:
+        return node_selector_value(query, view, selector->arguments, value) &&
+               cast_value(query, selector->arguments->type, selector->type, value);
     case SELECT_FUNCTION: return function_value(query, view, selector, value);
     default: *value = SLICE_NULL; return true;
     }
@@ -168,7 +180,8 @@ bool node_selector_value(struct query *query, const struct row_view *view, const
 
 void node_aggregate_init(struct aggregate *aggregate, const struct select_plan *plan)
 {
-    *aggregate = (struct aggregate){.plan = plan, .cells = node_zalloc(plan->output_count * sizeof *aggregate->cells)};
+    *aggregate = (struct aggregate){
+        .plan = plan, .cells = node_zalloc(plan->output_count * sizeof *aggregate->cells)};
 }
 
 void node_aggregate_fini(struct aggregate *aggregate)
@@ -227,12 +240,14 @@ static void end_group(struct aggregate *aggregate)
     aggregate->rows = 0;
 }
 
-static bool change_group(struct aggregate *aggregate, struct query *query, const struct row_view *view)
+static bool change_group(struct aggregate *aggregate, struct query *query,
+                         const struct row_view *view)
 {
     struct out key = {0};
     for (uint16_t i = 0; i < aggregate->plan->group_count; ++i)
         out_bytes(&key, node_view_value(query, view, aggregate->plan->group_by[i]));
-    bool same = aggregate->grouped && key.size == aggregate->group.size && (key.size == 0 || memcmp(key.data, aggregate->group.data, key.size) == 0);
+    bool same = aggregate->grouped && key.size == aggregate->group.size &&
+                (key.size == 0 || memcmp(key.data, aggregate->group.data, key.size) == 0);
     if (!same && aggregate->grouped)
         end_group(aggregate);
     node_out_fini(&aggregate->group);
@@ -248,7 +263,8 @@ static void keep_value(struct aggregate_cell *cell, cqlring_bytes value)
     cell->has_value = true;
 }
 
-bool node_aggregate_row(struct aggregate *aggregate, struct query *query, const struct row_view *view)
+bool node_aggregate_row(struct aggregate *aggregate, struct query *query,
+                        const struct row_view *view)
 {
     if (aggregate->plan->group_count > 0)
         (void)change_group(aggregate, query, view);
@@ -256,9 +272,12 @@ bool node_aggregate_row(struct aggregate *aggregate, struct query *query, const 
     for (uint32_t i = 0; i < aggregate->plan->output_count; ++i) {
         const struct selector *selector = aggregate->plan->outputs[i].selector;
         struct aggregate_cell *cell = &aggregate->cells[i];
-        const struct selector *argument = selector->kind == SELECT_COUNT || selector->aggregate != 0 ? selector->arguments : selector;
+        const struct selector *argument = selector->kind == SELECT_COUNT || selector->aggregate != 0
+                                              ? selector->arguments
+                                              : selector;
         cqlring_bytes value = slice_of("", 0);
-        if (argument != NULL && argument->kind != SELECT_TERM && !node_selector_value(query, view, argument, &value))
+        if (argument != NULL && argument->kind != SELECT_TERM &&
+            !node_selector_value(query, view, argument, &value))
             return false;
         if (selector->kind == SELECT_COUNT) {
             cell->count += value.size >= 0;
@@ -267,9 +286,14 @@ bool node_aggregate_row(struct aggregate *aggregate, struct query *query, const 
                 keep_value(cell, value); /* of the group's first row */
         } else if (value.size >= 0) {
             ++cell->count;
-            cell->is_real = argument->type->kind == TYPE_DOUBLE || argument->type->kind == TYPE_FLOAT;
-            int order = cell->has_value ? node_value_compare(argument->type, value, slice_of(cell->value.data, cell->value.size)) : 0;
-            if (!cell->has_value || (selector->aggregate == FUNCTION_MIN && order < 0) || (selector->aggregate == FUNCTION_MAX && order > 0))
+            cell->is_real = argument->type->kind == TYPE_DOUBLE ||
+                            argument->type->kind == TYPE_FLOAT;
+            int order = cell->has_value
+                            ? node_value_compare(argument->type, value,
+                                                 slice_of(cell->value.data, cell->value.size))
+                            : 0;
+            if (!cell->has_value || (selector->aggregate == FUNCTION_MIN && order < 0) ||
+                (selector->aggregate == FUNCTION_MAX && order > 0))
                 keep_value(cell, value);
             if (cell->is_real)
                 cell->real += real_of(argument->type, value);

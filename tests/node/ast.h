@@ -23,29 +23,29 @@ enum term_kind {
     TERM_BIND,
     TERM_STRING,
     TERM_INTEGER,
-    TERM_FLOAT,    /* also NaN, Infinity */
+    TERM_FLOAT, /* also NaN, Infinity */
     TERM_BOOLEAN,
     TERM_UUID,
     TERM_BLOB,
     TERM_DURATION,
-    TERM_LIST,     /* [a, b] */
-    TERM_BRACES,   /* {} {a, b}: set, or an empty map */
-    TERM_MAP,      /* {a: b}: children are key, value, key, value … */
-    TERM_UDT,      /* {name: b}: children carry field */
-    TERM_TUPLE,    /* (a, b) */
-    TERM_CALL,     /* text(children) */
-    TERM_CAST      /* (type) child */
+    TERM_LIST,   /* [a, b] */
+    TERM_BRACES, /* {} {a, b}: set, or an empty map */
+    TERM_MAP,    /* {a: b}: children are key, value, key, value … */
+    TERM_UDT,    /* {name: b}: children carry field */
+    TERM_TUPLE,  /* (a, b) */
+    TERM_CALL,   /* text(children) */
+    TERM_CAST    /* (type) child */
 };
 
 struct term {
     struct term *next;
     enum term_kind kind;
-    uint16_t bind;        /* TERM_BIND: its index */
-    uint16_t count;       /* children */
-    bool negative;        /* -Infinity */
-    bool constant;        /* resolved: value holds the encoded payload */
-    cqlring_bytes text;   /* literal, or function's name */
-    cqlring_bytes field;  /* child of TERM_UDT */
+    uint16_t bind;       /* TERM_BIND: its index */
+    uint16_t count;      /* children */
+    bool negative;       /* -Infinity */
+    bool constant;       /* resolved: value holds the encoded payload */
+    cqlring_bytes text;  /* literal, or function's name */
+    cqlring_bytes field; /* child of TERM_UDT */
     struct term *children;
     struct type_ast *type; /* TERM_CAST */
     cqlring_bytes value;
@@ -76,50 +76,73 @@ struct option_list {
     struct term *value;
 };
 
-enum relation_operator { OP_EQ, OP_LT, OP_LE, OP_GT, OP_GE, OP_NE, OP_IN, OP_CONTAINS, OP_CONTAINS_KEY, OP_NOT_NULL, OP_LIKE };
+enum relation_operator {
+    OP_EQ,
+    OP_LT,
+    OP_LE,
+    OP_GT,
+    OP_GE,
+    OP_NE,
+    OP_IN,
+    OP_CONTAINS,
+    OP_CONTAINS_KEY,
+    OP_NOT_NULL,
+    OP_LIKE
+};
 
 struct relation {
     struct relation *next;
     enum relation_operator op;
-    bool token;               /* token(columns) */
-    bool multi;               /* (columns): tuple comparison */
-    struct name_list *columns; /* one unless token or multi */
-    struct term *element;     /* column[element], conditions and filters */
-    cqlring_bytes field;      /* column.field in conditions; data NULL: none */
-    struct term *value;       /* IN ?: the bound list */
-    struct term *values;      /* IN (a, b) */
-    bool value_list;          /* values is the right side */
+    bool token;                   /* token(columns) */
+    bool multi;                   /* (columns): tuple comparison */
+    struct name_list *columns;    /* one unless token or multi */
+    struct term *element;         /* column[element], conditions and filters */
+    cqlring_bytes field;          /* column.field in conditions; data NULL: none */
+    struct term *value;           /* IN ?: the bound list */
+    struct term *values;          /* IN (a, b) */
+    bool value_list;              /* values is the right side */
     const struct node_type *type; /* resolved: of the value (of one element for IN) */
-    bool used;                /* planning: turned into a key restriction */
+    bool used;                    /* planning: turned into a key restriction */
 };
 
-enum selector_kind { SELECT_COLUMN, SELECT_COUNT, SELECT_WRITETIME, SELECT_TTL, SELECT_TOKEN, SELECT_FUNCTION, SELECT_TERM, SELECT_CAST, SELECT_FIELD, SELECT_ELEMENT };
+enum selector_kind {
+    SELECT_COLUMN,
+    SELECT_COUNT,
+    SELECT_WRITETIME,
+    SELECT_TTL,
+    SELECT_TOKEN,
+    SELECT_FUNCTION,
+    SELECT_TERM,
+    SELECT_CAST,
+    SELECT_FIELD,
+    SELECT_ELEMENT
+};
 
 struct selector {
     struct selector *next;
     enum selector_kind kind;
-    cqlring_bytes name;        /* column, or function */
-    cqlring_bytes alias;       /* data NULL: none */
-    cqlring_bytes field;       /* SELECT_FIELD */
-    struct term *term;         /* SELECT_TERM, SELECT_ELEMENT */
-    struct type_ast *cast;     /* SELECT_CAST */
+    cqlring_bytes name;    /* column, or function */
+    cqlring_bytes alias;   /* data NULL: none */
+    cqlring_bytes field;   /* SELECT_FIELD */
+    struct term *term;     /* SELECT_TERM, SELECT_ELEMENT */
+    struct type_ast *cast; /* SELECT_CAST */
     struct selector *arguments;
     uint16_t argument_count;
-    struct node_column *column;     /* resolved */
-    const struct node_type *type;   /* resolved */
-    cqlring_bytes label;            /* resolved: name in the metadata */
-    uint16_t aggregate;             /* resolved: function number, 0 none */
-    uint16_t function;              /* resolved */
+    struct node_column *column;   /* resolved */
+    const struct node_type *type; /* resolved */
+    cqlring_bytes label;          /* resolved: name in the metadata */
+    uint16_t aggregate;           /* resolved: function number, 0 none */
+    uint16_t function;            /* resolved */
 };
 
 enum assignment_kind {
-    ASSIGN_SET,       /* c = v; INSERT too */
-    ASSIGN_ADD,       /* c = c + v, c += v */
-    ASSIGN_SUBTRACT,  /* c = c - v, c -= v */
-    ASSIGN_PREPEND,   /* c = v + c */
-    ASSIGN_ELEMENT,   /* c[k] = v */
-    ASSIGN_FIELD,     /* c.f = v */
-    ASSIGN_DELETE,    /* DELETE c */
+    ASSIGN_SET,            /* c = v; INSERT too */
+    ASSIGN_ADD,            /* c = c + v, c += v */
+    ASSIGN_SUBTRACT,       /* c = c - v, c -= v */
+    ASSIGN_PREPEND,        /* c = v + c */
+    ASSIGN_ELEMENT,        /* c[k] = v */
+    ASSIGN_FIELD,          /* c.f = v */
+    ASSIGN_DELETE,         /* DELETE c */
     ASSIGN_DELETE_ELEMENT, /* DELETE c[k] */
     ASSIGN_DELETE_FIELD
 };
@@ -168,11 +191,11 @@ enum statement_kind {
 enum alter_kind { ALTER_ADD, ALTER_DROP, ALTER_RENAME, ALTER_OPTIONS, ALTER_TYPE_OF };
 
 struct bind_marker {
-    cqlring_bytes name;           /* named marker; data NULL: ? */
+    cqlring_bytes name;            /* named marker; data NULL: ? */
     cqlring_bytes keyspace, table; /* resolved, as is the rest */
     cqlring_bytes label;
     const struct node_type *type;
-    struct node_column *column;   /* when it gives a whole column */
+    struct node_column *column; /* when it gives a whole column */
 };
 
 struct statement {
@@ -190,35 +213,36 @@ struct statement {
     struct relation *conditions;
     struct term *timestamp, *ttl;
 
-    struct selector *selectors;     /* SELECT; NULL: * */
+    struct selector *selectors; /* SELECT; NULL: * */
     uint16_t selector_count;
     bool distinct, allow_filtering;
     struct name_list *order_by, *group_by;
     struct term *limit, *partition_limit;
 
-    struct statement *children;     /* BATCH */
+    struct statement *children; /* BATCH */
     uint16_t child_count;
     uint8_t batch_kind;
 
-    struct column_ast *columns;     /* tables, types */
+    struct column_ast *columns; /* tables, types */
     struct name_list *partition_key, *clustering_key, *clustering_order;
     struct option_list *options;
     enum alter_kind alter;
-    cqlring_bytes index_target;     /* CREATE INDEX */
+    cqlring_bytes index_target; /* CREATE INDEX */
     cqlring_bytes index_keyspace, index_table;
     cqlring_bytes index_class;
 
-    struct bind_marker *binds;      /* of the whole statement, on the root only */
+    struct bind_marker *binds; /* of the whole statement, on the root only */
     uint16_t bind_count;
 
-    struct node_table *table;       /* resolved */
-    struct select_plan *plan;     /* resolved, SELECT */
-    struct modify_plan *modify;   /* resolved, INSERT, UPDATE, DELETE */
+    struct node_table *table;   /* resolved */
+    struct select_plan *plan;   /* resolved, SELECT */
+    struct modify_plan *modify; /* resolved, INSERT, UPDATE, DELETE */
 };
 
 /* NULL: not understood; message (never NULL) tells where and why, code is 0x2000. limits: nesting 32, text size the
    caller's. */
-struct statement *node_parse(struct node_arena *arena, cqlring_bytes text, char *message, size_t message_size);
+struct statement *node_parse(struct node_arena *arena, cqlring_bytes text, char *message,
+                             size_t message_size);
 
 /* A type alone ("map<text, frozen<list<int>>>"). */
 struct type_ast *node_parse_type(struct node_arena *arena, cqlring_bytes text);

@@ -2,7 +2,8 @@
 /* Cells of a row, and the elements of its collections. */
 #include "tests/node/storage.h"
 
-static struct node_cell *cell_new(struct node_storage *storage, cqlring_bytes value, const struct node_write *write)
+static struct node_cell *cell_new(struct node_storage *storage, cqlring_bytes value,
+                                  const struct node_write *write)
 {
     size_t size = value.size < 0 ? 0 : (size_t)value.size;
     struct node_cell *cell = node_alloc(sizeof *cell + size);
@@ -47,7 +48,9 @@ void node_write_marker(struct node_row *row, const struct node_write *write)
     row->live_ttl = write->ttl;
 }
 
-void node_write_cell(struct node_storage *storage, struct node_row *row, uint16_t slot, const struct node_type *type, cqlring_bytes value, const struct node_write *write)
+void node_write_cell(struct node_storage *storage, struct node_row *row, uint16_t slot,
+                     const struct node_type *type, cqlring_bytes value,
+                     const struct node_write *write)
 {
     (void)type;
     struct node_cell **at = &row->slots[slot].cell;
@@ -57,7 +60,8 @@ void node_write_cell(struct node_storage *storage, struct node_row *row, uint16_
     *at = cell_new(storage, value, write);
 }
 
-void node_write_counter(struct node_storage *storage, struct node_row *row, uint16_t slot, int64_t delta, const struct node_write *write)
+void node_write_counter(struct node_storage *storage, struct node_row *row, uint16_t slot,
+                        int64_t delta, const struct node_write *write)
 {
     struct node_cell *cell = row->slots[slot].cell;
     uint64_t sum = (uint64_t)delta;
@@ -85,7 +89,8 @@ static struct node_multi *multi_of(struct node_row *row, uint16_t slot)
     return *at;
 }
 
-void node_write_multi_delete(struct node_storage *storage, struct node_row *row, uint16_t slot, int64_t deleted_at)
+void node_write_multi_delete(struct node_storage *storage, struct node_row *row, uint16_t slot,
+                             int64_t deleted_at)
 {
     struct node_multi *multi = multi_of(row, slot);
     if (deleted_at <= multi->deleted_at)
@@ -104,13 +109,16 @@ void node_write_multi_delete(struct node_storage *storage, struct node_row *row,
     multi->count = kept;
 }
 
-static int compare_key(const struct node_type *type, const struct node_element *element, cqlring_bytes key)
+static int compare_key(const struct node_type *type, const struct node_element *element,
+                       cqlring_bytes key)
 {
     cqlring_bytes mine = slice_of(element->key, element->key_size);
-    return type->kind == TYPE_LIST ? memcmp(mine.data, key.data, 8) : node_value_compare(type->subs[0], mine, key);
+    return type->kind == TYPE_LIST ? memcmp(mine.data, key.data, 8)
+                                   : node_value_compare(type->subs[0], mine, key);
 }
 
-void node_write_element(struct node_storage *storage, struct node_row *row, uint16_t slot, const struct node_type *type, cqlring_bytes key, cqlring_bytes value,
+void node_write_element(struct node_storage *storage, struct node_row *row, uint16_t slot,
+                        const struct node_type *type, cqlring_bytes key, cqlring_bytes value,
                         const struct node_write *write)
 {
     struct node_multi *multi = multi_of(row, slot);
@@ -139,7 +147,8 @@ void node_write_element(struct node_storage *storage, struct node_row *row, uint
         multi->capacity = multi->capacity == 0 ? 4 : multi->capacity * 2;
         multi->elements = node_realloc(multi->elements, multi->capacity * sizeof *multi->elements);
     }
-    memmove(multi->elements + low + 1, multi->elements + low, (multi->count - low) * sizeof *multi->elements);
+    memmove(multi->elements + low + 1, multi->elements + low,
+            (multi->count - low) * sizeof *multi->elements);
     struct node_element *element = &multi->elements[low];
     element->key_size = (uint32_t)key.size;
     element->key = node_alloc((size_t)key.size);
@@ -155,7 +164,8 @@ int64_t node_list_position(struct node_storage *storage, bool front)
     return front ? --storage->list_front : storage->list_position++;
 }
 
-const struct node_element *node_multi_next(const struct node_multi *multi, int64_t deleted_at, uint32_t now, uint32_t *index)
+const struct node_element *node_multi_next(const struct node_multi *multi, int64_t deleted_at,
+                                           uint32_t now, uint32_t *index)
 {
     int64_t gone = multi->deleted_at > deleted_at ? multi->deleted_at : deleted_at;
     while (*index < multi->count) {
@@ -166,7 +176,8 @@ const struct node_element *node_multi_next(const struct node_multi *multi, int64
     return NULL;
 }
 
-static cqlring_bytes multi_value(const struct node_multi *multi, const struct node_type *type, int64_t deleted_at, uint32_t now, struct node_arena *arena)
+static cqlring_bytes multi_value(const struct node_multi *multi, const struct node_type *type,
+                                 int64_t deleted_at, uint32_t now, struct node_arena *arena)
 {
     size_t size = 4;
     uint32_t count = 0, index = 0;
@@ -193,12 +204,15 @@ static cqlring_bytes multi_value(const struct node_multi *multi, const struct no
     return result;
 }
 
-cqlring_bytes node_row_value(const struct node_row *row, uint16_t slot, const struct node_type *type, int64_t deleted_at, uint32_t now, struct node_arena *arena)
+cqlring_bytes node_row_value(const struct node_row *row, uint16_t slot,
+                             const struct node_type *type, int64_t deleted_at, uint32_t now,
+                             struct node_arena *arena)
 {
     if (row == NULL || slot >= row->slot_count || row->slots[slot].cell == NULL)
         return SLICE_NULL;
     if (node_type_is_multi(type))
         return multi_value(row->slots[slot].multi, type, deleted_at, now, arena);
     const struct node_cell *cell = row->slots[slot].cell;
-    return node_cell_is_live(cell, deleted_at, now) ? slice_of(cell->data, (size_t)cell->size) : SLICE_NULL;
+    return node_cell_is_live(cell, deleted_at, now) ? slice_of(cell->data, (size_t)cell->size)
+                                                    : SLICE_NULL;
 }

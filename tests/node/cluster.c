@@ -18,7 +18,8 @@ static const char *keep(struct node_arena *arena, const char *text, const char *
     return text == NULL ? NULL : (const char *)node_arena_copy(arena, slice_text(text)).data;
 }
 
-static const char *const *keep_list(struct node_arena *arena, const char *const *list, uint32_t count)
+static const char *const *keep_list(struct node_arena *arena, const char *const *list,
+                                    uint32_t count)
 {
     if (list == NULL)
         return NULL;
@@ -42,18 +43,23 @@ static void options_take(struct node_cluster *cluster, const struct node_options
     own->dcs = keep_list(arena, own->dcs, own->nodes);
     own->racks = keep_list(arena, own->racks, own->nodes);
     own->cluster_name = keep(arena, own->cluster_name, "cqlring node");
-    own->release_version = keep(arena, own->release_version, own->refusal == NODE_REFUSE_CASSANDRA_3   ? "3.11.19"
-                                                             : own->refusal == NODE_REFUSE_CASSANDRA_4 ? "4.1.10"
-                                                             : own->shards > 0                         ? "3.0.8"
-                                                                                                       : "5.0.6");
+    own->release_version = keep(arena, own->release_version,
+                                own->refusal == NODE_REFUSE_CASSANDRA_3   ? "3.11.19"
+                                : own->refusal == NODE_REFUSE_CASSANDRA_4 ? "4.1.10"
+                                : own->shards > 0                         ? "3.0.8"
+                                                                          : "5.0.6");
     own->user = keep(arena, own->user, NULL);
     own->password = keep(arena, own->password, "");
-    own->authenticator = keep(arena, own->authenticator, "org.apache.cassandra.auth.PasswordAuthenticator");
+    own->authenticator = keep(arena, own->authenticator,
+                              "org.apache.cassandra.auth.PasswordAuthenticator");
     own->tls_cert = keep(arena, own->tls_cert, NULL);
     own->tls_key = keep(arena, own->tls_key, NULL);
     own->tls_client_ca = keep(arena, own->tls_client_ca, NULL);
     if (own->version_max == 0)
-        own->version_max = own->shards > 0 || (own->refusal != NODE_REFUSE_CASSANDRA_5 && own->refusal != NODE_REFUSE_CASSANDRA_4) ? 4 : 5;
+        own->version_max = own->shards > 0 || (own->refusal != NODE_REFUSE_CASSANDRA_5 &&
+                                               own->refusal != NODE_REFUSE_CASSANDRA_4)
+                               ? 4
+                               : 5;
     if (own->shards > 0)
         own->refusal = NODE_REFUSE_SCYLLA;
     if (own->version_min == 0)
@@ -97,10 +103,13 @@ static bool give_address(struct node_cluster *cluster, uint32_t node)
 
 /* --- life ------------------------------------------------------------------------------------------------------------------------ */
 
-struct node_cluster *node_cluster_create(const struct node_options *options, char *message, size_t message_size)
+struct node_cluster *node_cluster_create(const struct node_options *options, char *message,
+                                         size_t message_size)
 {
-    if (options != NULL && (options->nodes > NODE_COUNT_MAX || options->vnodes > 4096 || options->shards > 256)) {
-        (void)snprintf(message, message_size, "at most %d nodes, 4096 tokens each, 256 shards", NODE_COUNT_MAX);
+    if (options != NULL &&
+        (options->nodes > NODE_COUNT_MAX || options->vnodes > 4096 || options->shards > 256)) {
+        (void)snprintf(message, message_size, "at most %d nodes, 4096 tokens each, 256 shards",
+                       NODE_COUNT_MAX);
         return NULL;
     }
     struct node_cluster *cluster = node_zalloc(sizeof *cluster);
@@ -139,7 +148,8 @@ struct node_cluster *node_cluster_create(const struct node_options *options, cha
     return cluster;
 }
 
-struct node_cluster *node_cluster_start(const struct node_options *options, char *message, size_t message_size)
+struct node_cluster *node_cluster_start(const struct node_options *options, char *message,
+                                        size_t message_size)
 {
     struct node_options own = {0};
     if (options != NULL)
@@ -148,7 +158,8 @@ struct node_cluster *node_cluster_start(const struct node_options *options, char
     (void)clock_gettime(CLOCK_REALTIME, &wall);
     (void)clock_gettime(CLOCK_MONOTONIC, &steady);
     if (own.epoch_us == 0)
-        own.epoch_us = (int64_t)(wall.tv_sec - steady.tv_sec) * 1000000 + (wall.tv_nsec - steady.tv_nsec) / 1000;
+        own.epoch_us = (int64_t)(wall.tv_sec - steady.tv_sec) * 1000000 +
+                       (wall.tv_nsec - steady.tv_nsec) / 1000;
     struct node_cluster *cluster = node_cluster_create(&own, message, message_size);
     if (cluster == NULL)
         return NULL;
@@ -205,12 +216,18 @@ const char *node_address(const struct node_cluster *cluster, uint32_t node)
 
 /* --- asking ---------------------------------------------------------------------------------------------------------------------- */
 
-int32_t node_cql(struct node_cluster *cluster, const char *cql, uint32_t *rows, char *message, size_t message_size)
+int32_t node_cql(struct node_cluster *cluster, const char *cql, uint32_t *rows, char *message,
+                 size_t message_size)
 {
     cluster_lock(cluster);
     struct node_arena arena = {0};
     struct out body = {0};
-    struct query query = {.engine = &cluster->engine, .now_us = cluster_wall(cluster), .version = PROTO_V5, .arena = &arena, .body = &body, .code = -1};
+    struct query query = {.engine = &cluster->engine,
+                          .now_us = cluster_wall(cluster),
+                          .version = PROTO_V5,
+                          .arena = &arena,
+                          .body = &body,
+                          .code = -1};
     bool fine = node_run_text(&query, slice_text(cql));
     if (rows != NULL)
         *rows = query.rows;
@@ -231,23 +248,33 @@ int64_t node_table_rows(struct node_cluster *cluster, const char *name)
     const char *dot = strchr(name, '.');
     int64_t count = -1;
     cluster_lock(cluster);
-    struct node_keyspace *keyspace = dot == NULL ? NULL : node_keyspace_find(&cluster->engine, slice_of(name, (size_t)(dot - name)));
-    struct node_table *table = keyspace == NULL ? NULL : node_table_find(keyspace, slice_text(dot + 1));
+    struct node_keyspace *keyspace = dot == NULL
+                                         ? NULL
+                                         : node_keyspace_find(&cluster->engine,
+                                                              slice_of(name, (size_t)(dot - name)));
+    struct node_table *table = keyspace == NULL ? NULL
+                                                : node_table_find(keyspace, slice_text(dot + 1));
     if (table != NULL) {
         struct node_storage *storage = table->local != NULL ? &table->local[0] : &table->storage;
         uint32_t now = (uint32_t)(cluster_wall(cluster) / 1000000);
         count = 0;
-        for (struct order_at at = node_order_first(); node_order_get(&storage->by_token, at) != NULL; at = node_order_next(&storage->by_token, at)) {
+        for (struct order_at at = node_order_first();
+             node_order_get(&storage->by_token, at) != NULL;
+             at = node_order_next(&storage->by_token, at)) {
             const struct node_partition *partition = node_order_get(&storage->by_token, at);
-            for (struct order_at row = node_order_first(); node_order_get(&partition->rows, row) != NULL; row = node_order_next(&partition->rows, row))
-                count += node_row_is_live(storage, partition, node_order_get(&partition->rows, row), false, now);
+            for (struct order_at row = node_order_first();
+                 node_order_get(&partition->rows, row) != NULL;
+                 row = node_order_next(&partition->rows, row))
+                count += node_row_is_live(storage, partition, node_order_get(&partition->rows, row),
+                                          false, now);
         }
     }
     cluster_unlock(cluster);
     return count;
 }
 
-uint32_t node_replicas(struct node_cluster *cluster, const char *name, int64_t token, uint32_t *nodes, uint32_t capacity)
+uint32_t node_replicas(struct node_cluster *cluster, const char *name, int64_t token,
+                       uint32_t *nodes, uint32_t capacity)
 {
     uint32_t count = 0;
     cluster_lock(cluster);
@@ -281,7 +308,8 @@ static void counters_sum(struct node_cluster *cluster, uint32_t node, struct nod
     out->rows_read = cluster->engine.rows_read;
     out->prepared = cluster->engine.prepared_count;
 }
-_Static_assert(sizeof(struct node_counters) % sizeof(uint64_t) == 0, "counters are an array of uint64_t");
+_Static_assert(sizeof(struct node_counters) % sizeof(uint64_t) == 0,
+               "counters are an array of uint64_t");
 
 void node_counters(struct node_cluster *cluster, uint32_t node, struct node_counters *out)
 {
@@ -308,7 +336,8 @@ bool node_last(struct node_cluster *cluster, uint32_t node, uint8_t opcode, stru
     cluster_lock(cluster);
     for (uint32_t i = 0; i < cluster->options.nodes; ++i) {
         const struct node_state *state = &cluster->nodes[i];
-        if ((node != NODE_ALL && node != i) || !state->seen_any[slot] || (found && state->seen[slot].number < out->number))
+        if ((node != NODE_ALL && node != i) || !state->seen_any[slot] ||
+            (found && state->seen[slot].number < out->number))
             continue;
         *out = state->seen[slot];
         found = true;
@@ -317,7 +346,8 @@ bool node_last(struct node_cluster *cluster, uint32_t node, uint8_t opcode, stru
     return found;
 }
 
-uint32_t node_conns(struct node_cluster *cluster, uint32_t node, struct node_conn_info *out, uint32_t capacity)
+uint32_t node_conns(struct node_cluster *cluster, uint32_t node, struct node_conn_info *out,
+                    uint32_t capacity)
 {
     uint32_t count = 0;
     cluster_lock(cluster);
@@ -348,13 +378,15 @@ uint32_t node_conns(struct node_cluster *cluster, uint32_t node, struct node_con
     return count;
 }
 
-bool node_startup_option(struct node_cluster *cluster, uint32_t number, const char *key, char *value, size_t size)
+bool node_startup_option(struct node_cluster *cluster, uint32_t number, const char *key,
+                         char *value, size_t size)
 {
     bool found = false;
     cluster_lock(cluster);
     const struct startup_option *options = cluster->last_startup;
     uint32_t count = number == 0 ? cluster->last_startup_count : 0;
-    for (const struct node_conn *conn = cluster->conns; conn != NULL && number != 0; conn = conn->next) {
+    for (const struct node_conn *conn = cluster->conns; conn != NULL && number != 0;
+         conn = conn->next) {
         if (conn->number == number) {
             options = conn->options;
             count = conn->option_count;
@@ -369,7 +401,9 @@ bool node_startup_option(struct node_cluster *cluster, uint32_t number, const ch
     return found;
 }
 
-bool node_wait(struct node_cluster *cluster, bool (*done)(const struct node_counters *all, void *context), uint32_t timeout_ms, void *context)
+bool node_wait(struct node_cluster *cluster,
+               bool (*done)(const struct node_counters *all, void *context), uint32_t timeout_ms,
+               void *context)
 {
     struct timespec until;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
@@ -394,7 +428,8 @@ bool node_wait(struct node_cluster *cluster, bool (*done)(const struct node_coun
 
 /* --- connections without sockets ---------------------------------------------------------------------------------------------------- */
 
-struct node_conn *node_conn_open(struct node_cluster *cluster, uint32_t node, uint32_t shard, int64_t now_us)
+struct node_conn *node_conn_open(struct node_cluster *cluster, uint32_t node, uint32_t shard,
+                                 int64_t now_us)
 {
     cluster_lock(cluster);
     cluster->now_us = now_us;

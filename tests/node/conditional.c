@@ -9,7 +9,8 @@ enum { BATCH_BYTES_MAX = 50 * 1024 };
 /* --- conditions --------------------------------------------------------------------------------------------------------------- */
 
 /* The row a conditional statement is about. */
-static bool view_target(struct query *query, const struct statement *statement, struct row_view *view, cqlring_bytes *partition_key)
+static bool view_target(struct query *query, const struct statement *statement,
+                        struct row_view *view, cqlring_bytes *partition_key)
 {
     const struct node_table *table = statement->table;
     const struct key_plan *key = &statement->modify->key;
@@ -18,11 +19,15 @@ static bool view_target(struct query *query, const struct statement *statement, 
     if (!node_partition_keys(query, statement, key, &keys, &count))
         return false;
     if (count != 1)
-        return node_query_fail(query, ERROR_INVALID, "IN on the partition key is not supported with conditional updates");
-    *view = (struct row_view){.table = table, .storage = node_storage_of(query, statement->table), .now = node_query_second(query)};
+        return node_query_fail(query, ERROR_INVALID,
+                               "IN on the partition key is not supported with conditional updates");
+    *view = (struct row_view){.table = table,
+                              .storage = node_storage_of(query, statement->table),
+                              .now = node_query_second(query)};
     view->row_deleted_at = view->fixed_deleted_at = NODE_NO_TIME;
     *partition_key = keys[0];
-    view->partition = node_partition_find(view->storage, keys[0], cqr_murmur3(keys[0].data, (uint32_t)keys[0].size));
+    view->partition = node_partition_find(view->storage, keys[0],
+                                          cqr_murmur3(keys[0].data, (uint32_t)keys[0].size));
     if (view->partition == NULL)
         return true;
     if (view->partition->fixed != NULL)
@@ -35,10 +40,14 @@ static bool view_target(struct query *query, const struct statement *statement, 
         if (!node_relation_values(query, key->clustering[i], table->clustering_key[i]->type, &list))
             return false;
         if (list.count != 1)
-            return node_query_fail(query, ERROR_INVALID, "IN on the clustering key columns is not supported with conditional updates");
+            return node_query_fail(
+                query, ERROR_INVALID,
+                "IN on the clustering key columns is not supported with conditional updates");
         parts[i] = list.values[0];
     }
-    const struct node_row *row = node_row_find(view->storage, view->partition, node_compose_clustering(query, parts, key->clustering_count));
+    const struct node_row *row = node_row_find(
+        view->storage, view->partition,
+        node_compose_clustering(query, parts, key->clustering_count));
     if (row != NULL && node_row_is_live(view->storage, view->partition, row, false, view->now)) {
         view->row = row;
         view->row_deleted_at = node_row_deleted_at(view->partition, row);
@@ -51,11 +60,13 @@ static bool view_exists(const struct statement *statement, const struct row_view
     if (view->partition == NULL)
         return false;
     if (statement->modify->key.clustering_count < statement->table->shape.clustering_count)
-        return node_row_is_live(view->storage, view->partition, view->partition->fixed, true, view->now);
+        return node_row_is_live(view->storage, view->partition, view->partition->fixed, true,
+                                view->now);
     return view->row != NULL;
 }
 
-static bool condition_holds(struct query *query, const struct statement *statement, const struct row_view *view, bool *applied)
+static bool condition_holds(struct query *query, const struct statement *statement,
+                            const struct row_view *view, bool *applied)
 {
     *applied = true;
     bool exists = view_exists(statement, view);
@@ -68,7 +79,8 @@ static bool condition_holds(struct query *query, const struct statement *stateme
     struct row_view looked = *view;
     if (looked.partition == NULL)
         looked.partition = &nowhere;
-    for (const struct relation *relation = statement->conditions; relation != NULL && *applied; relation = relation->next) {
+    for (const struct relation *relation = statement->conditions; relation != NULL && *applied;
+         relation = relation->next) {
         bool matches;
         if (!node_view_matches(query, &looked, relation, &matches))
             return false;
@@ -79,7 +91,8 @@ static bool condition_holds(struct query *query, const struct statement *stateme
 
 /* --- the answer of conditional statements ------------------------------------------------------------------------------------- */
 
-static void add_column(struct output *outputs, uint32_t *count, struct selector *selectors, struct node_column *column)
+static void add_column(struct output *outputs, uint32_t *count, struct selector *selectors,
+                       struct node_column *column)
 {
     for (uint32_t i = 1; i < *count; ++i) {
         if (outputs[i].selector->column == column)
@@ -87,11 +100,13 @@ static void add_column(struct output *outputs, uint32_t *count, struct selector 
     }
     struct selector *selector = &selectors[*count];
     *selector = (struct selector){.kind = SELECT_COLUMN, .column = column, .type = column->type};
-    outputs[(*count)++] = (struct output){.label = column->name, .type = column->type, .selector = selector};
+    outputs[(*count)++] = (struct output){
+        .label = column->name, .type = column->type, .selector = selector};
 }
 
 /* ROWS with [applied], and with the columns that tell why not. */
-static bool put_applied(struct query *query, struct batch_part *parts, uint32_t count, bool applied, bool in_batch)
+static bool put_applied(struct query *query, struct batch_part *parts, uint32_t count, bool applied,
+                        bool in_batch)
 {
     const struct statement *first = NULL;
     for (uint32_t i = 0; i < count && first == NULL; ++i) {
@@ -99,10 +114,13 @@ static bool put_applied(struct query *query, struct batch_part *parts, uint32_t 
             first = parts[i].statement;
     }
     const struct node_table *table = first->table;
-    struct output *outputs = node_arena_alloc(query->arena, (table->column_count + 1u) * sizeof *outputs);
-    struct selector *selectors = node_arena_alloc(query->arena, (table->column_count + 1u) * sizeof *selectors);
+    struct output *outputs = node_arena_alloc(query->arena,
+                                              (table->column_count + 1u) * sizeof *outputs);
+    struct selector *selectors = node_arena_alloc(query->arena,
+                                                  (table->column_count + 1u) * sizeof *selectors);
     uint32_t columns = 1;
-    outputs[0] = (struct output){.label = slice_text("[applied]"), .type = &node_type_boolean, .selector = &selectors[0]};
+    outputs[0] = (struct output){
+        .label = slice_text("[applied]"), .type = &node_type_boolean, .selector = &selectors[0]};
     struct row_view *views = node_arena_alloc(query->arena, count * sizeof *views);
     uint32_t rows = 0;
     for (uint32_t i = 0; i < count && !applied; ++i) {
@@ -110,15 +128,19 @@ static bool put_applied(struct query *query, struct batch_part *parts, uint32_t 
         cqlring_bytes key;
         query->values = parts[i].values;
         query->value_count = parts[i].value_count;
-        if (!statement->modify->conditional || statement->table != table || !view_target(query, statement, &views[rows], &key))
+        if (!statement->modify->conditional || statement->table != table ||
+            !view_target(query, statement, &views[rows], &key))
             continue;
         if (statement->if_not_exists) {
             for (struct node_column *column = table->columns; column != NULL; column = column->next)
                 add_column(outputs, &columns, selectors, column);
         } else if (views[rows].partition != NULL && statement->conditions != NULL) {
-            for (struct node_column *column = table->columns; in_batch && column != NULL && column->kind <= COLUMN_CLUSTERING; column = column->next)
+            for (struct node_column *column = table->columns;
+                 in_batch && column != NULL && column->kind <= COLUMN_CLUSTERING;
+                 column = column->next)
                 add_column(outputs, &columns, selectors, column);
-            for (const struct relation *relation = statement->conditions; relation != NULL; relation = relation->next)
+            for (const struct relation *relation = statement->conditions; relation != NULL;
+                 relation = relation->next)
                 add_column(outputs, &columns, selectors, relation->columns->column);
         }
         if (views[rows].partition != NULL && rows + 1 < count)
@@ -143,7 +165,8 @@ static bool put_applied(struct query *query, struct batch_part *parts, uint32_t 
     return true;
 }
 
-static bool run_conditional(struct query *query, struct batch_part *parts, uint32_t count, int64_t timestamp, bool in_batch)
+static bool run_conditional(struct query *query, struct batch_part *parts, uint32_t count,
+                            int64_t timestamp, bool in_batch)
 {
     bool applied = true;
     cqlring_bytes first_key = SLICE_NULL;
@@ -157,9 +180,11 @@ static bool run_conditional(struct query *query, struct batch_part *parts, uint3
         if (!view_target(query, statement, &view, &key))
             return false;
         if (table != NULL && statement->table != table)
-            return node_query_fail(query, ERROR_INVALID, "Batch with conditions cannot span multiple tables");
+            return node_query_fail(query, ERROR_INVALID,
+                                   "Batch with conditions cannot span multiple tables");
         if (table != NULL && !slice_equal(key, first_key))
-            return node_query_fail(query, ERROR_INVALID, "Batch with conditions cannot span multiple partitions");
+            return node_query_fail(query, ERROR_INVALID,
+                                   "Batch with conditions cannot span multiple partitions");
         table = statement->table;
         first_key = key;
         bool holds = true;
@@ -178,7 +203,8 @@ static bool run_conditional(struct query *query, struct batch_part *parts, uint3
 
 /* --- batches ---------------------------------------------------------------------------------------------------------------------- */
 
-static bool check_batch(struct query *query, uint8_t kind, const struct batch_part *parts, uint32_t count, bool *conditional)
+static bool check_batch(struct query *query, uint8_t kind, const struct batch_part *parts,
+                        uint32_t count, bool *conditional)
 {
     uint64_t bytes = 0;
     *conditional = false;
@@ -187,13 +213,19 @@ static bool check_batch(struct query *query, uint8_t kind, const struct batch_pa
     for (uint32_t i = 0; i < count; ++i) {
         const struct statement *statement = parts[i].statement;
         if (statement->kind < STATEMENT_INSERT || statement->kind > STATEMENT_DELETE)
-            return node_query_fail(query, ERROR_INVALID, "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.");
+            return node_query_fail(
+                query, ERROR_INVALID,
+                "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.");
         if (statement->modify->is_counter && kind == BATCH_LOGGED)
-            return node_query_fail(query, ERROR_INVALID, "Cannot include a counter statement in a logged batch");
+            return node_query_fail(query, ERROR_INVALID,
+                                   "Cannot include a counter statement in a logged batch");
         if (!statement->modify->is_counter && kind == BATCH_COUNTER)
-            return node_query_fail(query, ERROR_INVALID, "Cannot include non-counter statement in a counter batch");
+            return node_query_fail(query, ERROR_INVALID,
+                                   "Cannot include non-counter statement in a counter batch");
         if (statement->modify->is_counter != parts[0].statement->modify->is_counter)
-            return node_query_fail(query, ERROR_INVALID, "Counter and non-counter mutations cannot exist in the same batch");
+            return node_query_fail(
+                query, ERROR_INVALID,
+                "Counter and non-counter mutations cannot exist in the same batch");
         *conditional = *conditional || statement->modify->conditional;
         for (uint16_t j = 0; j < parts[i].value_count; ++j)
             bytes += parts[i].values[j].size > 0 ? (uint64_t)parts[i].values[j].size : 0;
@@ -202,7 +234,8 @@ static bool check_batch(struct query *query, uint8_t kind, const struct batch_pa
         int64_t token = query->token;
         bool had = query->has_token;
         node_find_token(query, statement);
-        several = several || (i > 0 && (table != statement->table || !had || !query->has_token || token != query->token));
+        several = several || (i > 0 && (table != statement->table || !had || !query->has_token ||
+                                        token != query->token));
         table = statement->table;
     }
     if (several && bytes > BATCH_BYTES_MAX)
@@ -210,7 +243,8 @@ static bool check_batch(struct query *query, uint8_t kind, const struct batch_pa
     return true;
 }
 
-bool node_run_modify_batch(struct query *query, uint8_t kind, struct batch_part *parts, uint32_t count, const struct statement *root)
+bool node_run_modify_batch(struct query *query, uint8_t kind, struct batch_part *parts,
+                           uint32_t count, const struct statement *root)
 {
     bool conditional;
     if (!check_batch(query, kind, parts, count, &conditional))
@@ -223,7 +257,8 @@ bool node_run_modify_batch(struct query *query, uint8_t kind, struct batch_part 
     int64_t timestamp = node_query_timestamp(query);
     if (root != NULL && root->timestamp != NULL) {
         cqlring_bytes value;
-        if (!node_term_value(query, root->timestamp, &node_type_bigint, slice_text("[timestamp]"), &value))
+        if (!node_term_value(query, root->timestamp, &node_type_bigint, slice_text("[timestamp]"),
+                             &value))
             return false;
         if (value.size == 8)
             timestamp = (int64_t)cqr_load_u64(slice_data(value));
@@ -247,7 +282,8 @@ bool node_run_modify(struct query *query, struct statement *statement)
 {
     int64_t timestamp = node_query_timestamp(query);
     if (statement->modify->conditional) {
-        struct batch_part part = {.statement = statement, .values = query->values, .value_count = query->value_count};
+        struct batch_part part = {
+            .statement = statement, .values = query->values, .value_count = query->value_count};
         return run_conditional(query, &part, 1, timestamp, false);
     }
     if (!query->void_mode && !node_modify_apply(query, statement, timestamp, true))

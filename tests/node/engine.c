@@ -24,7 +24,8 @@ int64_t node_query_timestamp(struct query *query)
     if (query->params != NULL && query->params->has_timestamp)
         return query->params->timestamp_us;
     struct node_engine *engine = query->engine;
-    engine->last_timestamp = query->now_us > engine->last_timestamp ? query->now_us : engine->last_timestamp + 1;
+    engine->last_timestamp = query->now_us > engine->last_timestamp ? query->now_us
+                                                                    : engine->last_timestamp + 1;
     return engine->last_timestamp;
 }
 
@@ -38,7 +39,8 @@ void node_put_void(struct out *out)
 static bool run_use(struct query *query, const struct statement *statement)
 {
     if (node_keyspace_find(query->engine, statement->name) == NULL)
-        return node_query_fail(query, ERROR_INVALID, "Keyspace '%.*s' does not exist", SLICE_ARG(statement->name));
+        return node_query_fail(query, ERROR_INVALID, "Keyspace '%.*s' does not exist",
+                               SLICE_ARG(statement->name));
     query->use_keyspace = true;
     query->keyspace = node_arena_copy(query->arena, statement->name);
     out_u32(query->body, RESULT_KEYSPACE);
@@ -52,9 +54,11 @@ static bool run_truncate(struct query *query, struct statement *statement)
     if (table == NULL)
         return false;
     if (table->is_system)
-        return node_query_fail(query, ERROR_UNAUTHORIZED, "%.*s is not user-modifiable.", SLICE_ARG(table->keyspace->name));
+        return node_query_fail(query, ERROR_UNAUTHORIZED, "%.*s is not user-modifiable.",
+                               SLICE_ARG(table->keyspace->name));
     if (query->engine->down_count > 0)
-        return node_query_fail(query, ERROR_TRUNCATE, "Error during truncate: Cannot achieve consistency level ALL");
+        return node_query_fail(query, ERROR_TRUNCATE,
+                               "Error during truncate: Cannot achieve consistency level ALL");
     node_truncate(query->engine, table);
     node_put_void(query->body);
     return true;
@@ -68,10 +72,12 @@ void node_truncate(struct node_engine *engine, struct node_table *table)
 
 static bool run_batch_text(struct query *query, struct statement *statement)
 {
-    struct batch_part *parts = node_arena_alloc(query->arena, (statement->child_count + 1u) * sizeof *parts);
+    struct batch_part *parts = node_arena_alloc(query->arena,
+                                                (statement->child_count + 1u) * sizeof *parts);
     uint32_t count = 0;
     for (struct statement *child = statement->children; child != NULL; child = child->next)
-        parts[count++] = (struct batch_part){.statement = child, .values = query->values, .value_count = query->value_count};
+        parts[count++] = (struct batch_part){
+            .statement = child, .values = query->values, .value_count = query->value_count};
     return node_run_modify_batch(query, statement->batch_kind, parts, count, statement);
 }
 
@@ -140,7 +146,8 @@ static void random_uuid(uint64_t *random, uint8_t out[16])
     out[8] = (uint8_t)((out[8] & 0x3F) | 0x80);
 }
 
-void node_engine_init(struct node_engine *engine, const struct node_options *options, int64_t now_us)
+void node_engine_init(struct node_engine *engine, const struct node_options *options,
+                      int64_t now_us)
 {
     engine->options = options;
     engine->random = node_random_seed(options->seed, 1);
@@ -153,8 +160,10 @@ void node_engine_init(struct node_engine *engine, const struct node_options *opt
         member->tokens = node_alloc(options->vnodes * sizeof *member->tokens);
         for (uint32_t j = 0; j < options->vnodes; ++j)
             member->tokens[j] = (int64_t)node_random(&random);
-        (void)snprintf(member->dc, sizeof member->dc, "%s", options->dcs != NULL ? options->dcs[i] : "datacenter1");
-        (void)snprintf(member->rack, sizeof member->rack, "%s", options->racks != NULL ? options->racks[i] : "rack1");
+        (void)snprintf(member->dc, sizeof member->dc, "%s",
+                       options->dcs != NULL ? options->dcs[i] : "datacenter1");
+        (void)snprintf(member->rack, sizeof member->rack, "%s",
+                       options->racks != NULL ? options->racks[i] : "rack1");
         member->up = member->member = true;
     }
     for (uint32_t i = 0; i < engine->member_count; ++i) {
@@ -164,9 +173,11 @@ void node_engine_init(struct node_engine *engine, const struct node_options *opt
             ++dc;
         if (dc == engine->dc_count)
             engine->dc_names[engine->dc_count++] = member->dc;
-        while (strcmp(engine->members[rack].rack, member->rack) != 0 || strcmp(engine->members[rack].dc, member->dc) != 0)
+        while (strcmp(engine->members[rack].rack, member->rack) != 0 ||
+               strcmp(engine->members[rack].dc, member->dc) != 0)
             ++rack;
-        member->place = (struct ring_node){.dc = dc, .rack = rack}; /* a rack is named by its first node */
+        member->place = (struct ring_node){.dc = dc,
+                                           .rack = rack}; /* a rack is named by its first node */
     }
     random_uuid(&engine->random, engine->schema_version);
     engine->bootstrapping = true;
@@ -178,7 +189,8 @@ void node_engine_init(struct node_engine *engine, const struct node_options *opt
 void node_engine_fini(struct node_engine *engine)
 {
     node_prepared_forget(engine, NODE_ALL, NULL);
-    for (struct node_keyspace *keyspace = engine->keyspaces, *next; keyspace != NULL; keyspace = next) {
+    for (struct node_keyspace *keyspace = engine->keyspaces, *next; keyspace != NULL;
+         keyspace = next) {
         next = keyspace->next;
         node_keyspace_free(engine, keyspace);
     }
@@ -190,7 +202,8 @@ void node_engine_fini(struct node_engine *engine)
 void node_engine_ring_changed(struct node_engine *engine, int64_t now_us)
 {
     node_free(engine->ring);
-    engine->ring = node_alloc(engine->member_count * engine->options->vnodes * sizeof *engine->ring);
+    engine->ring = node_alloc(engine->member_count * engine->options->vnodes *
+                              sizeof *engine->ring);
     engine->ring_count = 0;
     engine->down_count = 0;
     for (uint32_t i = 0; i < engine->member_count; ++i) {
@@ -199,10 +212,12 @@ void node_engine_ring_changed(struct node_engine *engine, int64_t now_us)
             continue;
         engine->down_count += !member->up;
         for (uint32_t j = 0; j < member->token_count; ++j)
-            engine->ring[engine->ring_count++] = (struct ring_entry){.token = member->tokens[j], .node = i};
+            engine->ring[engine->ring_count++] = (struct ring_entry){.token = member->tokens[j],
+                                                                     .node = i};
     }
     engine->ring_count = cqr_ring_sort(engine->ring, engine->ring_count);
-    for (struct node_keyspace *keyspace = engine->keyspaces; keyspace != NULL; keyspace = keyspace->next)
+    for (struct node_keyspace *keyspace = engine->keyspaces; keyspace != NULL;
+         keyspace = keyspace->next)
         node_keyspace_drop_cache(keyspace);
     node_system_write_members(engine, now_us);
 }
@@ -218,15 +233,19 @@ void node_keyspace_drop_cache(struct node_keyspace *keyspace)
     keyspace->replicas_known = NULL;
 }
 
-uint32_t node_engine_replicas(struct node_engine *engine, struct node_keyspace *keyspace, int64_t token, const uint32_t **nodes)
+uint32_t node_engine_replicas(struct node_engine *engine, struct node_keyspace *keyspace,
+                              int64_t token, const uint32_t **nodes)
 {
     if (engine->ring_count == 0)
         return 0;
     if (keyspace->replicas == NULL) {
         keyspace->factor_max = engine->member_count;
-        keyspace->replicas = node_zalloc((size_t)engine->ring_count * keyspace->factor_max * sizeof *keyspace->replicas);
-        keyspace->replicas_known = node_zalloc(engine->ring_count * sizeof *keyspace->replicas_known);
-        keyspace->replica_counts = node_zalloc(engine->ring_count * sizeof *keyspace->replica_counts);
+        keyspace->replicas = node_zalloc((size_t)engine->ring_count * keyspace->factor_max *
+                                         sizeof *keyspace->replicas);
+        keyspace->replicas_known = node_zalloc(engine->ring_count *
+                                               sizeof *keyspace->replicas_known);
+        keyspace->replica_counts = node_zalloc(engine->ring_count *
+                                               sizeof *keyspace->replica_counts);
     }
     uint32_t at = cqr_ring_find(engine->ring, engine->ring_count, token);
     uint32_t *own = keyspace->replicas + (size_t)at * keyspace->factor_max;
@@ -234,8 +253,9 @@ uint32_t node_engine_replicas(struct node_engine *engine, struct node_keyspace *
         struct ring_node places[NODE_COUNT_MAX];
         for (uint32_t i = 0; i < engine->member_count; ++i)
             places[i] = engine->members[i].place;
-        keyspace->replica_counts[at] =
-            cqr_replicas_at(engine->ring, engine->ring_count, at, places, engine->member_count, &keyspace->replication, own, keyspace->factor_max);
+        keyspace->replica_counts[at] = cqr_replicas_at(engine->ring, engine->ring_count, at, places,
+                                                       engine->member_count, &keyspace->replication,
+                                                       own, keyspace->factor_max);
         keyspace->replicas_known[at] = true;
     }
     *nodes = own;
@@ -243,7 +263,8 @@ uint32_t node_engine_replicas(struct node_engine *engine, struct node_keyspace *
 }
 
 /* How many replicas a level needs; the local DC is the coordinator's. */
-static uint32_t required(const struct query *query, const uint32_t *nodes, uint32_t count, uint32_t *alive)
+static uint32_t required(const struct query *query, const uint32_t *nodes, uint32_t count,
+                         uint32_t *alive)
 {
     const struct node_engine *engine = query->engine;
     uint16_t level = query->params == NULL ? 1 : query->params->consistency;
@@ -284,6 +305,9 @@ bool node_check_alive(struct query *query, struct node_keyspace *keyspace, int64
     query->required = (int32_t)wanted;
     query->alive = (int32_t)alive;
     uint16_t level = query->params == NULL ? 1 : query->params->consistency;
-    static const char *const names[] = {"ANY", "ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "EACH_QUORUM", "SERIAL", "LOCAL_SERIAL", "LOCAL_ONE"};
-    return node_query_fail(query, ERROR_UNAVAILABLE, "Cannot achieve consistency level %s", level < 11 ? names[level] : "?");
+    static const char *const names[] = {"ANY",    "ONE",          "TWO",          "THREE",
+                                        "QUORUM", "ALL",          "LOCAL_QUORUM", "EACH_QUORUM",
+                                        "SERIAL", "LOCAL_SERIAL", "LOCAL_ONE"};
+    return node_query_fail(query, ERROR_UNAVAILABLE, "Cannot achieve consistency level %s",
+                           level < 11 ? names[level] : "?");
 }

@@ -22,11 +22,12 @@
 enum column_kind { COLUMN_PARTITION, COLUMN_CLUSTERING, COLUMN_STATIC, COLUMN_REGULAR };
 
 struct node_column {
-    struct node_column *next;  /* in the table's order: partition key, clustering key, statics, regulars by name */
+    struct node_column
+        *next; /* in the table's order: partition key, clustering key, statics, regulars by name */
     cqlring_bytes name;
     const struct node_type *type;
     enum column_kind kind;
-    uint16_t position;         /* in its key; slot of statics and regulars */
+    uint16_t position; /* in its key; slot of statics and regulars */
     bool reversed;
     bool indexed;
 };
@@ -41,7 +42,7 @@ struct node_table {
     struct node_keyspace *keyspace;
     cqlring_bytes name;
     uint8_t id[16];
-    struct node_arena arena;   /* this, names, types, columns */
+    struct node_arena arena; /* this, names, types, columns */
     struct node_column *columns;
     uint16_t column_count, partition_count;
     struct node_column **partition_key, **clustering_key;
@@ -59,16 +60,16 @@ struct node_table {
 struct node_keyspace {
     struct node_keyspace *next;
     cqlring_bytes name;
-    struct node_arena arena;   /* this and its names */
+    struct node_arena arena; /* this and its names */
     struct node_table *tables;
     struct node_udt *types;
     bool durable_writes, is_system, is_virtual;
-    cqlring_bytes strategy;    /* full class name */
+    cqlring_bytes strategy; /* full class name */
     uint16_t option_count;
     cqlring_bytes *option_names, *option_values; /* without class */
     struct replication replication;
     /* Replicas by ring entry, made when first asked for; dropped when ring or replication change. */
-    uint32_t *replicas;        /* [ring_count × factor_max] */
+    uint32_t *replicas; /* [ring_count × factor_max] */
     uint32_t factor_max;
     bool *replicas_known;
     uint32_t *replica_counts;
@@ -77,17 +78,17 @@ struct node_keyspace {
 /* --- prepared statements -------------------------------------------------------------------------------------------- */
 
 struct node_prepared {
-    struct node_prepared *next;       /* of the hash bucket */
+    struct node_prepared *next; /* of the hash bucket */
     struct node_prepared *older, *newer;
     uint8_t id[16];
     uint8_t metadata_id[16];
-    uint64_t nodes;                   /* bit per node that knows it */
+    uint64_t nodes; /* bit per node that knows it */
     struct node_arena arena;
     cqlring_bytes text, keyspace;
     struct statement *statement;
     uint16_t pk_count;
     const uint16_t *pk_indexes;
-    bool is_write;                    /* what void mode does not execute */
+    bool is_write; /* what void mode does not execute */
 };
 
 /* --- the nodes ------------------------------------------------------------------------------------------------------ */
@@ -101,8 +102,8 @@ struct node_member {
     uint8_t host_id[16];
     struct ring_node place;
     bool up;
-    bool member;    /* in the ring */
-    bool hidden;    /* missing from the others' peers */
+    bool member; /* in the ring */
+    bool hidden; /* missing from the others' peers */
     uint32_t token_count;
     int64_t *tokens;
 };
@@ -120,9 +121,9 @@ struct node_engine {
     struct node_keyspace *keyspaces;
     uint8_t schema_version[16];
     uint64_t schema_changes;
-    uint64_t bytes;                /* stored, all tables */
+    uint64_t bytes; /* stored, all tables */
     struct node_table *system_local, *system_peers, *system_peers_v2;
-    bool bootstrapping;            /* system tables may be created and written */
+    bool bootstrapping; /* system tables may be created and written */
 
     struct node_prepared *prepared_buckets[1024];
     struct node_prepared *prepared_newest, *prepared_oldest;
@@ -138,11 +139,13 @@ struct node_engine {
     void *context;
 };
 
-void node_engine_init(struct node_engine *engine, const struct node_options *options, int64_t now_us);
+void node_engine_init(struct node_engine *engine, const struct node_options *options,
+                      int64_t now_us);
 void node_engine_fini(struct node_engine *engine);
 /* Members, ring and the system tables that show them; after each change of members. */
 void node_engine_ring_changed(struct node_engine *engine, int64_t now_us);
-uint32_t node_engine_replicas(struct node_engine *engine, struct node_keyspace *keyspace, int64_t token, const uint32_t **nodes);
+uint32_t node_engine_replicas(struct node_engine *engine, struct node_keyspace *keyspace,
+                              int64_t token, const uint32_t **nodes);
 
 struct node_keyspace *node_keyspace_find(const struct node_engine *engine, cqlring_bytes name);
 struct node_table *node_table_find(const struct node_keyspace *keyspace, cqlring_bytes name);
@@ -155,36 +158,37 @@ struct node_udt *node_udt_find(const struct node_keyspace *keyspace, cqlring_byt
 struct query {
     struct node_engine *engine;
     uint32_t coordinator;
-    int64_t now_us;              /* wall clock */
-    uint8_t version;             /* protocol version of the answer */
-    cqlring_bytes keyspace;      /* of the session or request; size 0: none */
+    int64_t now_us;         /* wall clock */
+    uint8_t version;        /* protocol version of the answer */
+    cqlring_bytes keyspace; /* of the session or request; size 0: none */
     const struct query_params *params;
     const cqlring_bytes *values; /* by bind index; CQLRING_NULL, CQLRING_UNSET */
     uint16_t value_count;
-    struct node_arena *arena;    /* scratch, reset by the caller afterwards */
-    struct out *body;            /* the RESULT's body */
+    struct node_arena *arena; /* scratch, reset by the caller afterwards */
+    struct out *body;         /* the RESULT's body */
     bool void_mode;
-    bool with_metadata_id;       /* the dialect has it */
-    cqlring_bytes metadata_id;   /* EXECUTE: what the client holds; data NULL: not an EXECUTE */
+    bool with_metadata_id;     /* the dialect has it */
+    cqlring_bytes metadata_id; /* EXECUTE: what the client holds; data NULL: not an EXECUTE */
     const struct node_prepared *prepared;
 
-    int32_t code;                /* failure: the server's error code; -1: none */
+    int32_t code; /* failure: the server's error code; -1: none */
     char message[512];
     cqlring_bytes error_keyspace, error_table; /* ALREADY_EXISTS; in the arena */
-    int32_t required, alive;     /* UNAVAILABLE */
-    uint32_t rows;               /* of the answer */
-    bool applied;                /* conditional: took effect */
-    bool use_keyspace;           /* USE: keyspace holds the new one */
-    bool has_token;              /* the statement's single key is known */
+    int32_t required, alive;                   /* UNAVAILABLE */
+    uint32_t rows;                             /* of the answer */
+    bool applied;                              /* conditional: took effect */
+    bool use_keyspace;                         /* USE: keyspace holds the new one */
+    bool has_token;                            /* the statement's single key is known */
     int64_t token;
     struct node_keyspace *token_keyspace;
-    struct rows_fault {          /* what the fault plan wants of a ROWS answer */
-        uint32_t page_extra;     /* rows more than asked */
+    struct rows_fault {      /* what the fault plan wants of a ROWS answer */
+        uint32_t page_extra; /* rows more than asked */
         bool empty_page, no_rows, bad_cell, extra_column, changed, changed_bare;
     } fault;
 };
 
-bool node_query_fail(struct query *query, int32_t code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool node_query_fail(struct query *query, int32_t code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 void node_put_void(struct out *out); /* RESULT VOID's body */
 /* Names to columns, bind markers to types; plans. The tree and all of its plan live in `arena`. */
@@ -194,9 +198,11 @@ bool node_run(struct query *query, struct statement *statement);
 /* Text to answer. */
 bool node_run_text(struct query *query, cqlring_bytes text);
 /* Text to a resolved statement in the arena. NULL: failed. */
-struct statement *node_understand(struct query *query, cqlring_bytes text, struct node_arena *arena);
+struct statement *node_understand(struct query *query, cqlring_bytes text,
+                                  struct node_arena *arena);
 /* Void mode: `rows` rows of made-up cells instead of what is stored. */
-bool node_run_made_up(struct query *query, struct statement *statement, uint32_t rows, uint32_t cell_size);
+bool node_run_made_up(struct query *query, struct statement *statement, uint32_t rows,
+                      uint32_t cell_size);
 /* BATCH of the protocol. children: resolved roots with their own values. */
 struct batch_part {
     struct statement *statement;
@@ -210,10 +216,13 @@ void node_find_token(struct query *query, const struct statement *statement);
 /* PREPARE: finds or makes; marks it known to the coordinator. NULL: failed. */
 struct node_prepared *node_prepare(struct query *query, cqlring_bytes text);
 struct node_prepared *node_prepared_find(struct node_engine *engine, cqlring_bytes id);
-void node_prepared_forget(struct node_engine *engine, uint32_t node, struct node_prepared *prepared); /* NULL: all; NODE_ALL: everywhere */
+void node_prepared_forget(struct node_engine *engine, uint32_t node,
+                          struct node_prepared *prepared); /* NULL: all; NODE_ALL: everywhere */
 /* Statements that use this table or (table NULL) keyspace are forgotten. */
-void node_prepared_invalidate(struct node_engine *engine, const struct node_keyspace *keyspace, const struct node_table *table);
+void node_prepared_invalidate(struct node_engine *engine, const struct node_keyspace *keyspace,
+                              const struct node_table *table);
 /* The body of RESULT PREPARED, without the kind. */
-void node_prepared_encode(const struct node_prepared *prepared, const struct dialect *dialect, bool extra_column, struct out *out);
+void node_prepared_encode(const struct node_prepared *prepared, const struct dialect *dialect,
+                          bool extra_column, struct out *out);
 
 #endif

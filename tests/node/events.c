@@ -19,7 +19,8 @@ static void send_one(struct node_conn *conn, const void *body, size_t size)
     node_out_fini(&out);
 }
 
-void node_event_to(struct node_cluster *cluster, uint32_t node, uint32_t kind, const void *body, size_t size)
+void node_event_to(struct node_cluster *cluster, uint32_t node, uint32_t kind, const void *body,
+                   size_t size)
 {
     for (struct node_conn *conn = cluster->conns; conn != NULL; conn = conn->next) {
         bool wanted = (conn->registered & kind) != 0 && (node == NODE_ALL || conn->node == node);
@@ -66,7 +67,8 @@ void node_events_init(struct node_cluster *cluster)
 
 /* --- about nodes ---------------------------------------------------------------------------------------------------------------- */
 
-static void tell(struct node_cluster *cluster, uint32_t node, const char *type, const char *change, uint32_t about)
+static void tell(struct node_cluster *cluster, uint32_t node, const char *type, const char *change,
+                 uint32_t about)
 {
     const struct node_member *member = &cluster->engine.members[about];
     struct out out = {0};
@@ -75,7 +77,8 @@ static void tell(struct node_cluster *cluster, uint32_t node, const char *type, 
     out_u8(&out, member->inet_size);
     out_raw(&out, member->inet, member->inet_size);
     out_u32(&out, member->port);
-    node_event_to(cluster, node, type[0] == 'S' ? EVENT_STATUS : EVENT_TOPOLOGY, out.data, out.size);
+    node_event_to(cluster, node, type[0] == 'S' ? EVENT_STATUS : EVENT_TOPOLOGY, out.data,
+                  out.size);
     node_out_fini(&out);
 }
 
@@ -92,14 +95,16 @@ static void leave_lock(struct node_cluster *cluster)
     cluster_unlock(cluster);
 }
 
-void node_event_status(struct node_cluster *cluster, uint32_t node, const char *change, uint32_t about)
+void node_event_status(struct node_cluster *cluster, uint32_t node, const char *change,
+                       uint32_t about)
 {
     cluster_lock(cluster);
     tell(cluster, node, "STATUS_CHANGE", change, about);
     leave_lock(cluster);
 }
 
-void node_event_topology(struct node_cluster *cluster, uint32_t node, const char *change, uint32_t about)
+void node_event_topology(struct node_cluster *cluster, uint32_t node, const char *change,
+                         uint32_t about)
 {
     cluster_lock(cluster);
     tell(cluster, node, "TOPOLOGY_CHANGE", change, about);
@@ -194,7 +199,9 @@ void node_freeze(struct node_cluster *cluster, uint32_t node, int32_t ms)
     cluster_lock(cluster);
     for (uint32_t i = 0; i < cluster->engine.member_count; ++i) {
         if (node == NODE_ALL || node == i)
-            cluster->nodes[i].frozen_until = ms < 0 ? INT64_MAX : ms == 0 ? INT64_MIN : cluster->now_us + (int64_t)ms * 1000;
+            cluster->nodes[i].frozen_until = ms < 0    ? INT64_MAX
+                                             : ms == 0 ? INT64_MIN
+                                                       : cluster->now_us + (int64_t)ms * 1000;
     }
     leave_lock(cluster);
 }
@@ -230,7 +237,8 @@ void node_set_trickle(struct node_cluster *cluster, uint32_t replies)
     leave_lock(cluster);
 }
 
-void node_set_delay(struct node_cluster *cluster, uint32_t node, uint32_t delay_us, uint32_t jitter_us)
+void node_set_delay(struct node_cluster *cluster, uint32_t node, uint32_t delay_us,
+                    uint32_t jitter_us)
 {
     cluster_lock(cluster);
     for (uint32_t i = 0; i < cluster->engine.member_count; ++i) {

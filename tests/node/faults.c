@@ -48,7 +48,8 @@ static const char *const kind_names[] = {
 
 static bool is_statement(uint8_t opcode)
 {
-    return opcode == OPCODE_QUERY || opcode == OPCODE_EXECUTE || opcode == OPCODE_BATCH || opcode == OPCODE_PREPARE;
+    return opcode == OPCODE_QUERY || opcode == OPCODE_EXECUTE || opcode == OPCODE_BATCH ||
+           opcode == OPCODE_PREPARE;
 }
 
 /* --- who is struck ---------------------------------------------------------------------------------------------------------------- */
@@ -63,37 +64,53 @@ static bool strikes(struct node_cluster *cluster, struct fault *fault)
     if (number <= plan->after)
         return false;
     uint64_t every = plan->every == 0 ? 1 : plan->every;
-    bool struck = plan->chance > 0 ? (double)(node_random(&cluster->random) >> 11) * 0x1.0p-53 < plan->chance : (number - plan->after) % every == 0;
+    bool struck = plan->chance > 0
+                      ? (double)(node_random(&cluster->random) >> 11) * 0x1.0p-53 < plan->chance
+                      : (number - plan->after) % every == 0;
     fault->hits += struck;
     return struck;
 }
 
-static bool names_table(const struct fault *fault, const struct node_seen *seen, const struct statement *statement)
+static bool names_table(const struct fault *fault, const struct node_seen *seen,
+                        const struct statement *statement)
 {
     if (fault->table == NULL)
         return true;
-    const struct node_table *table = statement == NULL ? NULL : statement->kind == STATEMENT_BATCH && statement->children != NULL ? statement->children->table : statement->table;
+    const struct node_table *table = statement == NULL ? NULL
+                                     : statement->kind == STATEMENT_BATCH &&
+                                             statement->children != NULL
+                                         ? statement->children->table
+                                         : statement->table;
     if (table == NULL) /* PREPARE, or not understood: look at the text */
         return seen->text[0] != 0 && strstr(seen->text, fault->table) != NULL;
     const char *dot = strchr(fault->table, '.');
     cqlring_bytes name = slice_text(dot == NULL ? fault->table : dot + 1);
-    return slice_equal(table->name, name) && (dot == NULL || slice_equal(table->keyspace->name, slice_of(fault->table, (size_t)(dot - fault->table))));
+    return slice_equal(table->name, name) &&
+           (dot == NULL || slice_equal(table->keyspace->name,
+                                       slice_of(fault->table, (size_t)(dot - fault->table))));
 }
 
-static bool matches(const struct fault *fault, const struct node_conn *conn, const struct node_seen *seen, const struct statement *statement)
+static bool matches(const struct fault *fault, const struct node_conn *conn,
+                    const struct node_seen *seen, const struct statement *statement)
 {
     const struct node_fault *plan = &fault->plan;
-    if (plan->kind == NODE_FAULT_ACCEPT_CLOSE || plan->kind == NODE_FAULT_ACCEPT_SILENT || plan->kind == NODE_FAULT_REFUSE)
+    if (plan->kind == NODE_FAULT_ACCEPT_CLOSE || plan->kind == NODE_FAULT_ACCEPT_SILENT ||
+        plan->kind == NODE_FAULT_REFUSE)
         return false;
-    if ((plan->node != 0 && plan->node != conn->node + 1) || (plan->conn != 0 && plan->conn != conn->number))
+    if ((plan->node != 0 && plan->node != conn->node + 1) ||
+        (plan->conn != 0 && plan->conn != conn->number))
         return false;
-    bool handshake = plan->kind == NODE_FAULT_BETA && (seen->opcode == OPCODE_OPTIONS || seen->opcode == OPCODE_STARTUP);
-    bool opcode = plan->opcode != 0 ? plan->opcode == seen->opcode : is_statement(seen->opcode) || handshake;
-    bool kind = plan->kind != NODE_FAULT_UNPREPARED || seen->opcode == OPCODE_EXECUTE || seen->opcode == OPCODE_BATCH;
+    bool handshake = plan->kind == NODE_FAULT_BETA &&
+                     (seen->opcode == OPCODE_OPTIONS || seen->opcode == OPCODE_STARTUP);
+    bool opcode = plan->opcode != 0 ? plan->opcode == seen->opcode
+                                    : is_statement(seen->opcode) || handshake;
+    bool kind = plan->kind != NODE_FAULT_UNPREPARED || seen->opcode == OPCODE_EXECUTE ||
+                seen->opcode == OPCODE_BATCH;
     return opcode && kind && names_table(fault, seen, statement);
 }
 
-struct strike node_fault_pick(struct node_conn *conn, const struct node_seen *seen, const struct statement *statement)
+struct strike node_fault_pick(struct node_conn *conn, const struct node_seen *seen,
+                              const struct statement *statement)
 {
     struct strike strike = {0};
     for (struct fault *fault = conn->cluster->faults; fault != NULL; fault = fault->next) {
@@ -116,10 +133,12 @@ struct strike node_fault_pick(struct node_conn *conn, const struct node_seen *se
     return strike;
 }
 
-const struct fault *node_fault_accept(struct node_cluster *cluster, uint32_t node, enum node_fault_kind kind)
+const struct fault *node_fault_accept(struct node_cluster *cluster, uint32_t node,
+                                      enum node_fault_kind kind)
 {
     for (struct fault *fault = cluster->faults; fault != NULL; fault = fault->next) {
-        if (fault->plan.kind == kind && (fault->plan.node == 0 || fault->plan.node == node + 1) && strikes(cluster, fault)) {
+        if (fault->plan.kind == kind && (fault->plan.node == 0 || fault->plan.node == node + 1) &&
+            strikes(cluster, fault)) {
             ++cluster->nodes[node].counters.faults;
             return fault;
         }
@@ -130,7 +149,8 @@ const struct fault *node_fault_accept(struct node_cluster *cluster, uint32_t nod
 bool node_fault_refuses(const struct node_cluster *cluster, uint32_t node)
 {
     for (const struct fault *fault = cluster->faults; fault != NULL; fault = fault->next) {
-        if (fault->plan.kind == NODE_FAULT_REFUSE && (fault->plan.node == 0 || fault->plan.node == node + 1))
+        if (fault->plan.kind == NODE_FAULT_REFUSE &&
+            (fault->plan.node == 0 || fault->plan.node == node + 1))
             return true;
     }
     return false;
@@ -220,8 +240,10 @@ void node_faults_free(struct node_cluster *cluster)
 static const struct {
     const char *name;
     uint8_t opcode;
-} opcode_names[] = {{"STARTUP", OPCODE_STARTUP}, {"OPTIONS", OPCODE_OPTIONS}, {"QUERY", OPCODE_QUERY}, {"PREPARE", OPCODE_PREPARE}, {"EXECUTE", OPCODE_EXECUTE},
-                    {"REGISTER", OPCODE_REGISTER}, {"BATCH", OPCODE_BATCH}, {"AUTH_RESPONSE", OPCODE_AUTH_RESPONSE}};
+} opcode_names[] = {{"STARTUP", OPCODE_STARTUP}, {"OPTIONS", OPCODE_OPTIONS},
+                    {"QUERY", OPCODE_QUERY},     {"PREPARE", OPCODE_PREPARE},
+                    {"EXECUTE", OPCODE_EXECUTE}, {"REGISTER", OPCODE_REGISTER},
+                    {"BATCH", OPCODE_BATCH},     {"AUTH_RESPONSE", OPCODE_AUTH_RESPONSE}};
 
 static bool take_pair(struct node_fault *plan, char *key, char *value)
 {
@@ -291,7 +313,8 @@ static bool take_pair(struct node_fault *plan, char *key, char *value)
     return true;
 }
 
-uint32_t node_fault_parse(struct node_cluster *cluster, const char *text, char *message, size_t message_size)
+uint32_t node_fault_parse(struct node_cluster *cluster, const char *text, char *message,
+                          size_t message_size)
 {
     struct node_fault plan = {0};
     char *own = copy(text), *rest = strchr(own, ':');
@@ -305,13 +328,15 @@ uint32_t node_fault_parse(struct node_cluster *cluster, const char *text, char *
         (void)snprintf(message, message_size, "unknown kind of fault: %s", own);
     plan.kind = (enum node_fault_kind)kind;
     char *save = NULL;
-    for (char *pair = rest == NULL ? NULL : strtok_r(rest, ",", &save); fine && pair != NULL; pair = strtok_r(NULL, ",", &save)) {
+    for (char *pair = rest == NULL ? NULL : strtok_r(rest, ",", &save); fine && pair != NULL;
+         pair = strtok_r(NULL, ",", &save)) {
         char *value = strchr(pair, '=');
         if (value != NULL)
             *value++ = 0;
         fine = value != NULL && take_pair(&plan, pair, value);
         if (!fine)
-            (void)snprintf(message, message_size, "fault %s does not understand %s=%s", own, pair, value == NULL ? "" : value);
+            (void)snprintf(message, message_size, "fault %s does not understand %s=%s", own, pair,
+                           value == NULL ? "" : value);
     }
     uint32_t number = fine ? node_fault_add(cluster, &plan) : 0;
     node_free(own);
@@ -336,7 +361,8 @@ static const char *default_message(int32_t code)
     case ERROR_FUNCTION_FAILURE: return "execution of 'ks.f' failed";
     case ERROR_WRITE_FAILURE: return "Operation failed - received some responses and some failures";
     case ERROR_CDC_WRITE_FAILURE: return "Rejecting mutation to keyspace: CDC space is full";
-    case ERROR_CAS_WRITE_UNKNOWN: return "CAS operation result is unknown - proposal accepted by some";
+    case ERROR_CAS_WRITE_UNKNOWN:
+        return "CAS operation result is unknown - proposal accepted by some";
     case ERROR_SYNTAX: return "line 1:0 no viable alternative at input 'planned'";
     case ERROR_UNAUTHORIZED: return "User has no permission";
     case ERROR_INVALID: return "Planned invalid request";
@@ -360,10 +386,12 @@ static void put_failures(struct out *out, const struct dialect *dialect, int32_t
     }
 }
 
-void node_put_error(struct out *out, const struct dialect *dialect, const struct node_fault *plan, uint16_t consistency, cqlring_bytes id)
+void node_put_error(struct out *out, const struct dialect *dialect, const struct node_fault *plan,
+                    uint16_t consistency, cqlring_bytes id)
 {
     uint16_t level = plan->consistency != 0 ? plan->consistency : consistency;
-    int32_t failures = plan->failures == 0 ? 1 : plan->failures, required = plan->required == 0 ? 1 : plan->required;
+    int32_t failures = plan->failures == 0 ? 1 : plan->failures,
+            required = plan->required == 0 ? 1 : plan->required;
     const char *write_type = plan->write_type == NULL ? "SIMPLE" : plan->write_type;
     out_u32(out, (uint32_t)plan->code);
     out_text(out, plan->message != NULL ? plan->message : default_message(plan->code));
@@ -387,7 +415,8 @@ void node_put_error(struct out *out, const struct dialect *dialect, const struct
             out_u8(out, plan->data_present);
         if (plan->code == ERROR_WRITE_TIMEOUT || plan->code == ERROR_WRITE_FAILURE)
             out_text(out, write_type);
-        if (plan->code == ERROR_WRITE_TIMEOUT && strcmp(write_type, "CAS") == 0 && dialect->version >= PROTO_V5)
+        if (plan->code == ERROR_WRITE_TIMEOUT && strcmp(write_type, "CAS") == 0 &&
+            dialect->version >= PROTO_V5)
             out_u16(out, (uint16_t)plan->count);
         break;
     case ERROR_FUNCTION_FAILURE:
@@ -401,9 +430,7 @@ void node_put_error(struct out *out, const struct dialect *dialect, const struct
         out_text(out, "ks");
         out_text(out, plan->table == NULL ? "t" : plan->table);
         break;
-    case ERROR_UNPREPARED:
-        out_string(out, id);
-        break;
+    case ERROR_UNPREPARED: out_string(out, id); break;
     default:
         if ((dialect->extensions & EXT_RATE_LIMIT) != 0 && plan->code == dialect->rate_limit_code) {
             out_u8(out, plan->data_present);

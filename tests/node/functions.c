@@ -45,7 +45,9 @@ static const struct {
     {"avg", 1, FUNCTION_AVG, TYPE_CUSTOM, TYPE_CUSTOM},
 };
 
-const struct node_type *node_function_lookup(cqlring_bytes name, uint16_t count, const struct node_type *first, const struct node_type **wanted, uint16_t *number)
+const struct node_type *node_function_lookup(cqlring_bytes name, uint16_t count,
+                                             const struct node_type *first,
+                                             const struct node_type **wanted, uint16_t *number)
 {
     char plain[64];
     *number = FUNCTION_NONE;
@@ -77,7 +79,8 @@ const struct node_type *node_function_lookup(cqlring_bytes name, uint16_t count,
     return NULL;
 }
 
-const struct node_type *node_function_signature(const struct term *term, const struct node_type **types, uint16_t *number)
+const struct node_type *node_function_signature(const struct term *term,
+                                                const struct node_type **types, uint16_t *number)
 {
     if (term->count > FUNCTION_ARGUMENTS_MAX)
         return NULL;
@@ -89,7 +92,8 @@ const struct node_type *node_function_signature(const struct term *term, const s
         if (first == NULL)
             return NULL;
     }
-    const struct node_type *result = node_function_lookup(term->text, term->count, first, types, number);
+    const struct node_type *result = node_function_lookup(term->text, term->count, first, types,
+                                                          number);
     return *number >= FUNCTION_MIN ? NULL : result; /* aggregates are not for values */
 }
 
@@ -128,7 +132,8 @@ static int64_t milliseconds(const struct node_type *type, cqlring_bytes value)
 {
     const uint8_t *at = slice_data(value);
     if (type->kind == TYPE_TIMEUUID && value.size == 16) {
-        uint64_t ticks = (uint64_t)(cqr_load_u16(at + 6) & 0x0FFF) << 48 | (uint64_t)cqr_load_u16(at + 4) << 32 | cqr_load_u32(at);
+        uint64_t ticks = (uint64_t)(cqr_load_u16(at + 6) & 0x0FFF) << 48 |
+                         (uint64_t)cqr_load_u16(at + 4) << 32 | cqr_load_u32(at);
         return ((int64_t)(ticks - uuid_epoch)) / UUID_EPOCH_MS_SHIFT;
     }
     if (type->kind == TYPE_DATE && value.size == 4)
@@ -136,7 +141,8 @@ static int64_t milliseconds(const struct node_type *type, cqlring_bytes value)
     return value.size == 8 ? (int64_t)cqr_load_u64(at) : 0;
 }
 
-bool node_function_call(struct query *query, uint16_t number, const struct node_type *const *types, const cqlring_bytes *arguments, uint16_t count, cqlring_bytes *value)
+bool node_function_call(struct query *query, uint16_t number, const struct node_type *const *types,
+                        const cqlring_bytes *arguments, uint16_t count, cqlring_bytes *value)
 {
     int64_t now_ms = query->now_us / 1000;
     if (count > 0 && arguments[0].size < 0) {
@@ -149,7 +155,9 @@ bool node_function_call(struct query *query, uint16_t number, const struct node_
         if (ticks <= query->engine->last_timeuuid)
             ticks = query->engine->last_timeuuid + 1;
         query->engine->last_timeuuid = ticks;
-        *value = timeuuid(query, ticks, 0x8000000000000000ULL | (node_random_seed(query->engine->options->seed, 77) >> 2));
+        *value = timeuuid(query, ticks,
+                          0x8000000000000000ULL |
+                              (node_random_seed(query->engine->options->seed, 77) >> 2));
         return true;
     }
     case FUNCTION_UUID: {
@@ -163,15 +171,27 @@ bool node_function_call(struct query *query, uint16_t number, const struct node_
     }
     case FUNCTION_CURRENT_TIMESTAMP: *value = number64(query, now_ms); return true;
     case FUNCTION_CURRENT_DATE: *value = date_of(query, now_ms); return true;
-    case FUNCTION_CURRENT_TIME: *value = number64(query, query->now_us % 86400000000 * 1000); return true;
-    case FUNCTION_TO_DATE: *value = date_of(query, milliseconds(types[0], arguments[0])); return true;
+    case FUNCTION_CURRENT_TIME:
+        *value = number64(query, query->now_us % 86400000000 * 1000);
+        return true;
+    case FUNCTION_TO_DATE:
+        *value = date_of(query, milliseconds(types[0], arguments[0]));
+        return true;
     case FUNCTION_TO_TIMESTAMP:
-    case FUNCTION_TO_UNIX_TIMESTAMP: *value = number64(query, milliseconds(types[0], arguments[0])); return true;
+    case FUNCTION_TO_UNIX_TIMESTAMP:
+        *value = number64(query, milliseconds(types[0], arguments[0]));
+        return true;
     case FUNCTION_MIN_TIMEUUID:
-        *value = timeuuid(query, (uint64_t)milliseconds(types[0], arguments[0]) * UUID_EPOCH_MS_SHIFT + uuid_epoch, 0x8080808080808080ULL);
+        *value = timeuuid(query,
+                          (uint64_t)milliseconds(types[0], arguments[0]) * UUID_EPOCH_MS_SHIFT +
+                              uuid_epoch,
+                          0x8080808080808080ULL);
         return true;
     case FUNCTION_MAX_TIMEUUID:
-        *value = timeuuid(query, (uint64_t)milliseconds(types[0], arguments[0]) * UUID_EPOCH_MS_SHIFT + 9999 + uuid_epoch, 0x7F7F7F7F7F7F7F7FULL);
+        *value = timeuuid(query,
+                          (uint64_t)milliseconds(types[0], arguments[0]) * UUID_EPOCH_MS_SHIFT +
+                              9999 + uuid_epoch,
+                          0x7F7F7F7F7F7F7F7FULL);
         return true;
     case FUNCTION_AS_BLOB:
     case FUNCTION_FROM_BLOB: *value = arguments[0]; return true;

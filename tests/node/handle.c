@@ -23,10 +23,12 @@ void node_reply_end(struct node_conn *conn)
 {
     struct out *reply = &conn->reply;
     uint32_t size = (uint32_t)(reply->size - PROTO_HEADER_SIZE);
-    if (conn->lz4 && conn->dialect.version < PROTO_V5 && size >= 64 && reply->data[4] != OPCODE_SUPPORTED) {
+    if (conn->lz4 && conn->dialect.version < PROTO_V5 && size >= 64 &&
+        reply->data[4] != OPCODE_SUPPORTED) {
         uint32_t bound = cqr_compress_bound(size) + 4;
         uint8_t *packed = node_alloc(bound);
-        uint32_t packed_size = cqr_lz4_compress_body(conn->cluster->compressor, reply->data + PROTO_HEADER_SIZE, size, packed, bound);
+        uint32_t packed_size = cqr_lz4_compress_body(
+            conn->cluster->compressor, reply->data + PROTO_HEADER_SIZE, size, packed, bound);
         if (packed_size > 0) {
             reply->size = PROTO_HEADER_SIZE;
             out_raw(reply, packed, packed_size);
@@ -55,33 +57,42 @@ void node_refuse_version(struct node_conn *conn, uint8_t version_byte)
     const struct node_options *options = &conn->cluster->options;
     uint8_t version = version_byte & 0x7F, answer = options->version_max;
     char message[200];
-    const char *format = "Invalid or unsupported protocol version (%u); supported versions are (3/v3, 4/v4, 5/v5, 6/v6-beta)";
+    const char *format =
+        "Invalid or unsupported protocol version (%u); supported versions are (3/v3, 4/v4, 5/v5, 6/v6-beta)";
     bool known = version >= 3 && version <= 5;
     switch (options->refusal) {
     case NODE_REFUSE_CASSANDRA_5:
     case NODE_REFUSE_CASSANDRA_4:
         if (options->version_max < 5)
-            format = "Invalid or unsupported protocol version (%u); supported versions are (3/v3, 4/v4)";
+            format =
+                "Invalid or unsupported protocol version (%u); supported versions are (3/v3, 4/v4)";
         if (version < options->version_min && known)
             format = "Rejecting Protocol Version %u < 5/v5.";
         break;
     case NODE_REFUSE_CASSANDRA_3:
-        format = "Invalid or unsupported protocol version (%u); supported versions are (3/v3, 4/v4, 5/v5-beta)";
+        format =
+            "Invalid or unsupported protocol version (%u); supported versions are (3/v3, 4/v4, 5/v5-beta)";
         answer = 5;
         break;
-    case NODE_REFUSE_CASSANDRA_2: format = "Invalid or unsupported protocol version (%u); the lowest supported version is 3 and the greatest is 4"; break;
+    case NODE_REFUSE_CASSANDRA_2:
+        format =
+            "Invalid or unsupported protocol version (%u); the lowest supported version is 3 and the greatest is 4";
+        break;
     case NODE_REFUSE_SCYLLA:
         format = "Invalid or unsupported protocol version: %u";
         answer = 4;
         break;
-    case NODE_REFUSE_BETA: format = "Beta version of the protocol used (%u/v5-beta), but USE_BETA flag is unset"; break;
+    case NODE_REFUSE_BETA:
+        format = "Beta version of the protocol used (%u/v5-beta), but USE_BETA flag is unset";
+        break;
     case NODE_REFUSE_CLOSE: break;
     }
     ++conn_counters(conn)->refused;
     conn->closing = true;
     if (options->refusal == NODE_REFUSE_CLOSE)
         return;
-    (void)snprintf(message, sizeof message, format, version); /* the formats above take one number */
+    (void)snprintf(message, sizeof message, format,
+                   version); /* the formats above take one number */
     struct out out = {0};
     out_u8(&out, (uint8_t)(0x80 | (version < 3 ? version : answer)));
     out_u8(&out, 0);
@@ -130,7 +141,8 @@ void node_seen_begin(struct node_conn *conn, const struct hand *hand, struct nod
         .body_size = hand->body_size,
         .payload_count = payload_count(request->payload),
     };
-    if (hand->opcode != OPCODE_QUERY && hand->opcode != OPCODE_EXECUTE && hand->opcode != OPCODE_BATCH && hand->opcode != OPCODE_PREPARE)
+    if (hand->opcode != OPCODE_QUERY && hand->opcode != OPCODE_EXECUTE &&
+        hand->opcode != OPCODE_BATCH && hand->opcode != OPCODE_PREPARE)
         return;
     const struct query_params *params = &request->params;
     seen->consistency = params->consistency;
@@ -147,7 +159,8 @@ void node_seen_begin(struct node_conn *conn, const struct hand *hand, struct nod
     seen->value_count = request->value_count;
     seen->batch_kind = request->batch_kind;
     seen->batch_count = request->batch_count;
-    copy_text(seen->keyspace, sizeof seen->keyspace, request->keyspace.size > 0 ? request->keyspace : params->keyspace);
+    copy_text(seen->keyspace, sizeof seen->keyspace,
+              request->keyspace.size > 0 ? request->keyspace : params->keyspace);
     if (hand->opcode != OPCODE_EXECUTE)
         copy_text(seen->text, sizeof seen->text, request->text);
 }
@@ -215,8 +228,10 @@ static void handle_options(struct node_conn *conn, struct hand *hand)
     (void)node_reply_begin(conn, OPCODE_SUPPORTED, 0, hand->stream);
     struct out *out = &conn->reply;
     bool scylla = options->shards > 0;
-    bool old_style = options->refusal == NODE_REFUSE_CASSANDRA_2 || options->refusal == NODE_REFUSE_SCYLLA;
-    out_u16(out, (uint16_t)(2 + (scylla ? 9 - !options->tablets : 0) + (scylla || old_style ? 0 : 1)));
+    bool old_style = options->refusal == NODE_REFUSE_CASSANDRA_2 ||
+                     options->refusal == NODE_REFUSE_SCYLLA;
+    out_u16(out,
+            (uint16_t)(2 + (scylla ? 9 - !options->tablets : 0) + (scylla || old_style ? 0 : 1)));
     const char *cql[] = {scylla ? "3.3.1" : "3.4.7"};
     put_multi(out, "CQL_VERSION", cql, 1);
     put_multi(out, "COMPRESSION", compressions, count);
@@ -226,11 +241,13 @@ static void handle_options(struct node_conn *conn, struct hand *hand)
         if (!options->tablets) /* the last of them */
             out->size -= 2 + strlen("TABLETS_ROUTING_V1") + 2;
         (void)before;
-    } else if (options->refusal == NODE_REFUSE_CASSANDRA_3 || options->refusal == NODE_REFUSE_BETA) {
+    } else if (options->refusal == NODE_REFUSE_CASSANDRA_3 ||
+               options->refusal == NODE_REFUSE_BETA) {
         put_multi(out, "PROTOCOL_VERSIONS", beta, 3);
     } else if (!old_style) {
         uint16_t first = (uint16_t)(options->version_min - 3);
-        put_multi(out, "PROTOCOL_VERSIONS", versions + first, (uint16_t)(options->version_max - 2 - first + (options->version_max == 5)));
+        put_multi(out, "PROTOCOL_VERSIONS", versions + first,
+                  (uint16_t)(options->version_max - 2 - first + (options->version_max == 5)));
     }
     node_reply_end(conn);
     node_conn_deliver(conn, &hand->strike);
@@ -242,7 +259,8 @@ static bool option_is(const struct startup_option *option, const char *key)
 }
 
 /* Answer a handshake message with an error that ends the connection. */
-static void fail_handshake(struct node_conn *conn, const struct hand *hand, int32_t code, const char *message)
+static void fail_handshake(struct node_conn *conn, const struct hand *hand, int32_t code,
+                           const char *message)
 {
     node_reply_error(conn, hand->stream, code, message);
     conn->closing = true;
@@ -254,7 +272,8 @@ static void read_startup(struct node_conn *conn, struct hand *hand)
 {
     cqlring_bytes map = hand->request.map, key, value;
     for (uint16_t i = 0; i < hand->request.map_count; ++i) {
-        if (cqr_next_string(&map, &key) != CQLRING_OK || cqr_next_string(&map, &value) != CQLRING_OK || conn->option_count == 16)
+        if (cqr_next_string(&map, &key) != CQLRING_OK ||
+            cqr_next_string(&map, &value) != CQLRING_OK || conn->option_count == 16)
             break;
         struct startup_option *option = &conn->options[conn->option_count++];
         copy_text(option->key, sizeof option->key, key);
@@ -292,7 +311,8 @@ static void become_ready(struct node_conn *conn)
 static void handle_startup(struct node_conn *conn, struct hand *hand)
 {
     if (conn->state != CONN_AWAIT_STARTUP) {
-        fail_handshake(conn, hand, ERROR_PROTOCOL, "Unexpected message STARTUP: the connection is started already");
+        fail_handshake(conn, hand, ERROR_PROTOCOL,
+                       "Unexpected message STARTUP: the connection is started already");
         return;
     }
     read_startup(conn, hand);
@@ -307,11 +327,13 @@ static void handle_startup(struct node_conn *conn, struct hand *hand)
         fail_handshake(conn, hand, ERROR_PROTOCOL, "Missing value CQL_VERSION in STARTUP message");
         return;
     }
-    if (compression != NULL && node_slice_is_nocase(slice_text(compression->value), "lz4") && !conn->cluster->options.no_lz4) {
+    if (compression != NULL && node_slice_is_nocase(slice_text(compression->value), "lz4") &&
+        !conn->cluster->options.no_lz4) {
         conn->lz4 = true;
     } else if (compression != NULL && compression->value[0] != 0) {
         char message[200];
-        (void)snprintf(message, sizeof message, "Unknown compression algorithm: %s", compression->value);
+        (void)snprintf(message, sizeof message, "Unknown compression algorithm: %s",
+                       compression->value);
         fail_handshake(conn, hand, ERROR_PROTOCOL, message);
         return;
     }
@@ -338,7 +360,8 @@ static bool credentials_fit(struct node_conn *conn, cqlring_bytes token)
     const uint8_t *second = first == NULL ? NULL : memchr(first + 1, 0, (size_t)(end - first - 1));
     if (second == NULL)
         return false;
-    cqlring_bytes user = slice_of(first + 1, (size_t)(second - first - 1)), password = slice_of(second + 1, (size_t)(end - second - 1));
+    cqlring_bytes user = slice_of(first + 1, (size_t)(second - first - 1)),
+                  password = slice_of(second + 1, (size_t)(end - second - 1));
     copy_text(conn->user, sizeof conn->user, user);
     return slice_is(user, options->user) && slice_is(password, options->password);
 }
@@ -355,7 +378,8 @@ static void handle_auth(struct node_conn *conn, struct hand *hand)
         (void)node_reply_begin(conn, OPCODE_AUTH_CHALLENGE, 0, hand->stream);
         out_bytes(&conn->reply, slice_of(text, (size_t)size));
     } else if (!credentials_fit(conn, hand->request.text)) {
-        fail_handshake(conn, hand, ERROR_CREDENTIALS, "Provided username and/or password are incorrect");
+        fail_handshake(conn, hand, ERROR_CREDENTIALS,
+                       "Provided username and/or password are incorrect");
         return;
     } else {
         become_ready(conn);
@@ -373,10 +397,14 @@ static void handle_register(struct node_conn *conn, struct hand *hand)
     for (uint16_t i = 0; i < hand->request.map_count; ++i) {
         if (cqr_next_string(&map, &type) != CQLRING_OK)
             break;
-        uint32_t kind = slice_is(type, "TOPOLOGY_CHANGE") ? EVENT_TOPOLOGY : slice_is(type, "STATUS_CHANGE") ? EVENT_STATUS : slice_is(type, "SCHEMA_CHANGE") ? EVENT_SCHEMA : 0;
+        uint32_t kind = slice_is(type, "TOPOLOGY_CHANGE") ? EVENT_TOPOLOGY
+                        : slice_is(type, "STATUS_CHANGE") ? EVENT_STATUS
+                        : slice_is(type, "SCHEMA_CHANGE") ? EVENT_SCHEMA
+                                                          : 0;
         if (kind == 0) {
             char message[120];
-            (void)snprintf(message, sizeof message, "Invalid value '%.*s' for Type", type.size > 60 ? 60 : (int)type.size, (const char *)type.data);
+            (void)snprintf(message, sizeof message, "Invalid value '%.*s' for Type",
+                           type.size > 60 ? 60 : (int)type.size, (const char *)type.data);
             node_reply_error(conn, hand->stream, ERROR_PROTOCOL, message);
             return;
         }
@@ -411,18 +439,26 @@ static bool strike_handshake(struct node_conn *conn, struct hand *hand)
         return true;
     }
     if (fault->plan.kind == NODE_FAULT_BETA) {
-        fail_handshake(conn, hand, ERROR_PROTOCOL, "Beta version of the protocol used (5/v5-beta), but USE_BETA flag is unset");
+        fail_handshake(conn, hand, ERROR_PROTOCOL,
+                       "Beta version of the protocol used (5/v5-beta), but USE_BETA flag is unset");
         return true;
     }
     return false;
 }
 
-void node_handle(struct node_conn *conn, uint8_t flags, int16_t stream, uint8_t opcode, cqlring_bytes body, bool compressed)
+void node_handle(struct node_conn *conn, uint8_t flags, int16_t stream, uint8_t opcode,
+                 cqlring_bytes body, bool compressed)
 {
-    struct hand hand = {.opcode = opcode, .flags = flags, .stream = stream, .compressed = compressed, .body_size = (uint32_t)body.size};
+    struct hand hand = {.opcode = opcode,
+                        .flags = flags,
+                        .stream = stream,
+                        .compressed = compressed,
+                        .body_size = (uint32_t)body.size};
     count_request(conn, opcode);
-    bool statement = opcode == OPCODE_QUERY || opcode == OPCODE_EXECUTE || opcode == OPCODE_BATCH || opcode == OPCODE_PREPARE;
-    bool known = statement || opcode == OPCODE_STARTUP || opcode == OPCODE_OPTIONS || opcode == OPCODE_REGISTER || opcode == OPCODE_AUTH_RESPONSE;
+    bool statement = opcode == OPCODE_QUERY || opcode == OPCODE_EXECUTE || opcode == OPCODE_BATCH ||
+                     opcode == OPCODE_PREPARE;
+    bool known = statement || opcode == OPCODE_STARTUP || opcode == OPCODE_OPTIONS ||
+                 opcode == OPCODE_REGISTER || opcode == OPCODE_AUTH_RESPONSE;
     if (!known) {
         char message[64];
         (void)snprintf(message, sizeof message, "Unknown opcode %u", opcode);
@@ -430,7 +466,8 @@ void node_handle(struct node_conn *conn, uint8_t flags, int16_t stream, uint8_t 
         return;
     }
     if (cqr_decode_request(&conn->dialect, opcode, flags, body, &hand.request) != CQLRING_OK) {
-        node_reply_error(conn, stream, ERROR_PROTOCOL, "The message does not hold what its opcode says");
+        node_reply_error(conn, stream, ERROR_PROTOCOL,
+                         "The message does not hold what its opcode says");
         return;
     }
     if (statement && conn->state == CONN_READY) {
@@ -454,5 +491,8 @@ void node_handle(struct node_conn *conn, uint8_t flags, int16_t stream, uint8_t 
     else if (opcode == OPCODE_REGISTER && conn->state == CONN_READY)
         handle_register(conn, &hand);
     else
-        fail_handshake(conn, &hand, ERROR_PROTOCOL, conn->state == CONN_AWAIT_AUTH ? "Unexpected message, expecting SASL_RESPONSE" : "Unexpected message, expecting STARTUP or OPTIONS");
+        fail_handshake(conn, &hand, ERROR_PROTOCOL,
+                       conn->state == CONN_AWAIT_AUTH
+                           ? "Unexpected message, expecting SASL_RESPONSE"
+                           : "Unexpected message, expecting STARTUP or OPTIONS");
 }

@@ -18,6 +18,7 @@ struct hand {
 void node_seen_begin(struct node_conn *conn, const struct hand *hand, struct node_seen *seen);
 void node_seen_end(struct node_conn *conn, const struct node_seen *seen);
 void node_handle_statement(struct node_conn *conn, struct hand *hand);
-void node_reply_planned_error(struct node_conn *conn, const struct hand *hand, const struct node_fault *plan, uint16_t consistency);
+void node_reply_planned_error(struct node_conn *conn, const struct hand *hand,
+                              const struct node_fault *plan, uint16_t consistency);
 
 #endif

@@ -15,7 +15,8 @@ struct node_storage *node_storage_of(struct query *query, struct node_table *tab
 
 uint32_t node_query_second(const struct query *query)
 {
-    return query->params != NULL && query->params->has_now ? (uint32_t)query->params->now_in_seconds : (uint32_t)(query->now_us / 1000000);
+    return query->params != NULL && query->params->has_now ? (uint32_t)query->params->now_in_seconds
+                                                           : (uint32_t)(query->now_us / 1000000);
 }
 
 /* --- values ------------------------------------------------------------------------------------------------------------- */
@@ -31,23 +32,28 @@ static int compare_sorted(const void *left, const void *right)
     return node_value_compare(a->type, a->value, b->value);
 }
 
-static bool check_key_value(struct query *query, const struct relation *relation, cqlring_bytes value)
+static bool check_key_value(struct query *query, const struct relation *relation,
+                            cqlring_bytes value)
 {
     cqlring_bytes name = relation->columns->name;
     if (value.size == CQLRING_UNSET)
-        return node_query_fail(query, ERROR_INVALID, "Invalid unset value for column %.*s", SLICE_ARG(name));
+        return node_query_fail(query, ERROR_INVALID, "Invalid unset value for column %.*s",
+                               SLICE_ARG(name));
     if (value.size < 0)
-        return node_query_fail(query, ERROR_INVALID, "Invalid null value in condition for column %.*s", SLICE_ARG(name));
+        return node_query_fail(query, ERROR_INVALID,
+                               "Invalid null value in condition for column %.*s", SLICE_ARG(name));
     return true;
 }
 
-bool node_relation_values(struct query *query, const struct relation *relation, const struct node_type *type, struct value_list *out)
+bool node_relation_values(struct query *query, const struct relation *relation,
+                          const struct node_type *type, struct value_list *out)
 {
     cqlring_bytes name = relation->columns->name;
     if (relation->op != OP_IN) {
         out->values = node_arena_alloc(query->arena, sizeof *out->values);
         out->count = 1;
-        return node_term_value(query, relation->value, type, name, &out->values[0]) && check_key_value(query, relation, out->values[0]);
+        return node_term_value(query, relation->value, type, name, &out->values[0]) &&
+               check_key_value(query, relation, out->values[0]);
     }
     struct sorted *items = NULL;
     uint32_t count = 0;
@@ -58,14 +64,16 @@ bool node_relation_values(struct query *query, const struct relation *relation, 
         count = 0;
         for (const struct term *term = relation->values; term != NULL; term = term->next) {
             items[count].type = type;
-            if (!node_term_value(query, term, type, name, &items[count].value) || !check_key_value(query, relation, items[count].value))
+            if (!node_term_value(query, term, type, name, &items[count].value) ||
+                !check_key_value(query, relation, items[count].value))
                 return false;
             ++count;
         }
     } else {
         struct node_type list = {.kind = TYPE_LIST, .frozen = true, .count = 1, .subs = &type};
         cqlring_bytes value;
-        if (!node_term_value(query, relation->value, &list, name, &value) || !check_key_value(query, relation, value))
+        if (!node_term_value(query, relation->value, &list, name, &value) ||
+            !check_key_value(query, relation, value))
             return false;
         struct element_cursor cursor;
         node_elements(value, &cursor);
@@ -77,13 +85,15 @@ bool node_relation_values(struct query *query, const struct relation *relation, 
     out->values = node_arena_alloc(query->arena, (count + 1) * sizeof *out->values);
     out->count = 0;
     for (uint32_t i = 0; i < count; ++i) {
-        if (out->count == 0 || node_value_compare(type, out->values[out->count - 1], items[i].value) != 0)
+        if (out->count == 0 ||
+            node_value_compare(type, out->values[out->count - 1], items[i].value) != 0)
             out->values[out->count++] = items[i].value;
     }
     return true;
 }
 
-cqlring_bytes node_compose_clustering(struct query *query, const cqlring_bytes *parts, uint16_t count)
+cqlring_bytes node_compose_clustering(struct query *query, const cqlring_bytes *parts,
+                                      uint16_t count)
 {
     size_t size = 0;
     for (uint16_t i = 0; i < count; ++i)
@@ -116,7 +126,8 @@ cqlring_bytes node_compose_key(struct query *query, const cqlring_bytes *parts, 
     return slice_of(from, size);
 }
 
-static cqlring_bytes partition_part(const struct node_table *table, const struct node_partition *partition, uint16_t index)
+static cqlring_bytes partition_part(const struct node_table *table,
+                                    const struct node_partition *partition, uint16_t index)
 {
     if (table->partition_count == 1)
         return slice_of(partition->key, partition->key_size);
@@ -130,25 +141,32 @@ static cqlring_bytes partition_part(const struct node_table *table, const struct
     return part;
 }
 
-static bool check_key_size(struct query *query, const cqlring_bytes *parts, uint16_t count, cqlring_bytes key)
+static bool check_key_size(struct query *query, const cqlring_bytes *parts, uint16_t count,
+                           cqlring_bytes key)
 {
     if (count == 1 && parts[0].size == 0)
         return node_query_fail(query, ERROR_INVALID, "Key may not be empty");
     for (uint16_t i = 0; i < count; ++i) {
         if (parts[i].size > 0xFFFF)
-            return node_query_fail(query, ERROR_INVALID, "Key length of %d is longer than maximum of 65535", parts[i].size);
+            return node_query_fail(query, ERROR_INVALID,
+                                   "Key length of %d is longer than maximum of 65535",
+                                   parts[i].size);
     }
-    return key.size <= 0xFFFF || node_query_fail(query, ERROR_INVALID, "Key length of %d is longer than maximum of 65535", key.size);
+    return key.size <= 0xFFFF ||
+           node_query_fail(query, ERROR_INVALID, "Key length of %d is longer than maximum of 65535",
+                           key.size);
 }
 
-bool node_partition_keys(struct query *query, const struct statement *statement, const struct key_plan *key, cqlring_bytes **keys, uint32_t *count)
+bool node_partition_keys(struct query *query, const struct statement *statement,
+                         const struct key_plan *key, cqlring_bytes **keys, uint32_t *count)
 {
     const struct node_table *table = statement->table;
     uint16_t parts = table->partition_count;
     struct value_list *lists = node_arena_alloc(query->arena, parts * sizeof *lists);
     uint64_t total = 1;
     for (uint16_t i = 0; i < parts; ++i) {
-        if (!node_relation_values(query, key->partition[i], table->partition_key[i]->type, &lists[i]))
+        if (!node_relation_values(query, key->partition[i], table->partition_key[i]->type,
+                                  &lists[i]))
             return false;
         total *= lists[i].count;
         if (total > KEYS_MAX)
@@ -165,7 +183,9 @@ bool node_partition_keys(struct query *query, const struct statement *statement,
         }
         for (uint16_t j = 0; j < parts; ++j) {
             if (chosen[j].size > 0xFFFF)
-                return node_query_fail(query, ERROR_INVALID, "Key length of %d is longer than maximum of 65535", chosen[j].size);
+                return node_query_fail(query, ERROR_INVALID,
+                                       "Key length of %d is longer than maximum of 65535",
+                                       chosen[j].size);
         }
         (*keys)[i] = node_compose_key(query, chosen, parts);
         if (!check_key_size(query, chosen, parts, (*keys)[i]))
@@ -177,9 +197,9 @@ bool node_partition_keys(struct query *query, const struct statement *statement,
 void node_find_token(struct query *query, const struct statement *statement)
 {
     query->has_token = false;
-    const struct key_plan *key = statement->kind == STATEMENT_SELECT                                                                        ? &statement->plan->key
+    const struct key_plan *key = statement->kind == STATEMENT_SELECT   ? &statement->plan->key
                                  : statement->kind <= STATEMENT_DELETE ? &statement->modify->key
-                                                                                                                                            : NULL;
+                                                                       : NULL;
     if (statement->kind == STATEMENT_BATCH && statement->children != NULL) {
         statement = statement->children;
         key = &statement->modify->key;
@@ -213,14 +233,21 @@ void node_find_token(struct query *query, const struct statement *statement)
 
 /* --- rows as seen ----------------------------------------------------------------------------------------------------------- */
 
-cqlring_bytes node_view_value(struct query *query, const struct row_view *view, const struct node_column *column)
+cqlring_bytes node_view_value(struct query *query, const struct row_view *view,
+                              const struct node_column *column)
 {
     switch (column->kind) {
     case COLUMN_PARTITION: return partition_part(view->table, view->partition, column->position);
     case COLUMN_CLUSTERING:
-        return view->row == NULL ? SLICE_NULL : node_key_part(slice_of(view->row->key, view->row->key_size), column->position);
-    case COLUMN_STATIC: return node_row_value(view->partition->fixed, column->position, column->type, view->fixed_deleted_at, view->now, query->arena);
-    case COLUMN_REGULAR: return node_row_value(view->row, column->position, column->type, view->row_deleted_at, view->now, query->arena);
+        return view->row == NULL
+                   ? SLICE_NULL
+                   : node_key_part(slice_of(view->row->key, view->row->key_size), column->position);
+    case COLUMN_STATIC:
+        return node_row_value(view->partition->fixed, column->position, column->type,
+                              view->fixed_deleted_at, view->now, query->arena);
+    case COLUMN_REGULAR:
+        return node_row_value(view->row, column->position, column->type, view->row_deleted_at,
+                              view->now, query->arena);
     }
     return SLICE_NULL;
 }
@@ -238,7 +265,8 @@ static bool fulfils(enum relation_operator op, int order)
     }
 }
 
-static bool holds(const struct node_type *type, cqlring_bytes collection, cqlring_bytes wanted, bool keys)
+static bool holds(const struct node_type *type, cqlring_bytes collection, cqlring_bytes wanted,
+                  bool keys)
 {
     struct element_cursor cursor;
     node_elements(collection, &cursor);
@@ -249,29 +277,36 @@ static bool holds(const struct node_type *type, cqlring_bytes collection, cqlrin
         if (map && !node_elements_next(&cursor, &value))
             return false;
         bool key_side = !map || keys;
-        if (node_value_compare(type->subs[map && !keys ? 1 : 0], key_side ? key : value, wanted) == 0)
+        if (node_value_compare(type->subs[map && !keys ? 1 : 0], key_side ? key : value, wanted) ==
+            0)
             return true;
     }
     return false;
 }
 
 /* column[element] */
-static bool element_of(struct query *query, const struct relation *relation, const struct node_type *type, cqlring_bytes whole, cqlring_bytes *value)
+static bool element_of(struct query *query, const struct relation *relation,
+                       const struct node_type *type, cqlring_bytes whole, cqlring_bytes *value)
 {
     cqlring_bytes wanted, key;
     *value = SLICE_NULL;
-    if (!node_term_value(query, relation->element, type->kind == TYPE_LIST ? &node_type_int : type->subs[0], relation->columns->name, &wanted))
+    if (!node_term_value(query, relation->element,
+                         type->kind == TYPE_LIST ? &node_type_int : type->subs[0],
+                         relation->columns->name, &wanted))
         return false;
     if (whole.size < 0 || wanted.size < 0)
         return true;
     struct element_cursor cursor;
     node_elements(whole, &cursor);
-    int32_t index = type->kind == TYPE_LIST && wanted.size == 4 ? (int32_t)cqr_load_u32(slice_data(wanted)) : -1;
+    int32_t index = type->kind == TYPE_LIST && wanted.size == 4
+                        ? (int32_t)cqr_load_u32(slice_data(wanted))
+                        : -1;
     for (int32_t i = 0; node_elements_next(&cursor, &key); ++i) {
         cqlring_bytes mapped = key;
         if (type->kind == TYPE_MAP && !node_elements_next(&cursor, &mapped))
             return true;
-        if (type->kind == TYPE_LIST ? i == index : node_value_compare(type->subs[0], key, wanted) == 0) {
+        if (type->kind == TYPE_LIST ? i == index
+                                    : node_value_compare(type->subs[0], key, wanted) == 0) {
             *value = mapped;
             return true;
         }
@@ -279,7 +314,8 @@ static bool element_of(struct query *query, const struct relation *relation, con
     return true;
 }
 
-bool node_view_matches(struct query *query, const struct row_view *view, const struct relation *relation, bool *matches)
+bool node_view_matches(struct query *query, const struct row_view *view,
+                       const struct relation *relation, bool *matches)
 {
     *matches = false;
     cqlring_bytes value;
@@ -317,14 +353,16 @@ bool node_view_matches(struct query *query, const struct row_view *view, const s
     if (!node_term_value(query, relation->value, relation->type, relation->columns->name, &wanted))
         return false;
     if (wanted.size == CQLRING_UNSET)
-        return node_query_fail(query, ERROR_INVALID, "Invalid unset value for column %.*s", SLICE_ARG(relation->columns->name));
+        return node_query_fail(query, ERROR_INVALID, "Invalid unset value for column %.*s",
+                               SLICE_ARG(relation->columns->name));
     if (wanted.size < 0 || value.size < 0) { /* only "is it null" can be asked of null */
         bool both = wanted.size < 0 && value.size < 0;
         *matches = relation->op == OP_EQ ? both : relation->op == OP_NE && !both;
         return true;
     }
     if (relation->op == OP_CONTAINS || relation->op == OP_CONTAINS_KEY)
-        *matches = holds(relation->columns->column->type, value, wanted, relation->op == OP_CONTAINS_KEY);
+        *matches = holds(relation->columns->column->type, value, wanted,
+                         relation->op == OP_CONTAINS_KEY);
     else
         *matches = fulfils(relation->op, node_value_compare(relation->type, value, wanted));
     return true;

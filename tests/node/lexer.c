@@ -56,9 +56,12 @@ static bool skip_blank(struct lexer *lexer)
     }
 }
 
-static struct token make(const struct lexer *lexer, enum token_kind kind, const uint8_t *from, const uint8_t *to, const uint8_t *start)
+static struct token make(const struct lexer *lexer, enum token_kind kind, const uint8_t *from,
+                         const uint8_t *to, const uint8_t *start)
 {
-    return (struct token){.kind = kind, .text = slice_of(from, (size_t)(to - from)), .offset = (uint32_t)(start - lexer->start)};
+    return (struct token){.kind = kind,
+                          .text = slice_of(from, (size_t)(to - from)),
+                          .offset = (uint32_t)(start - lexer->start)};
 }
 
 /* 'text' or "name", a doubled quote standing for itself. */
@@ -117,7 +120,8 @@ static const uint8_t *iso_duration(const uint8_t *at, const uint8_t *end)
         return NULL;
     const uint8_t *from = ++at;
     bool digits = false;
-    while (at < end && (is_digit(*at) || *at == '-' || *at == ':' || (is_letter(*at) && strchr("YMWDTHSymwdths", *at) != NULL))) {
+    while (at < end && (is_digit(*at) || *at == '-' || *at == ':' ||
+                        (is_letter(*at) && strchr("YMWDTHSymwdths", *at) != NULL))) {
         digits = digits || is_digit(*at);
         ++at;
     }

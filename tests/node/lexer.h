@@ -11,10 +11,10 @@
 
 enum token_kind {
     TOKEN_END,
-    TOKEN_WORD,     /* unquoted name or keyword */
-    TOKEN_NAME,     /* "quoted name": text without the outer quotes, "" still doubled */
-    TOKEN_STRING,   /* 'text': without the outer quotes, '' still doubled; $$text$$: raw */
-    TOKEN_INTEGER,  /* with sign */
+    TOKEN_WORD,    /* unquoted name or keyword */
+    TOKEN_NAME,    /* "quoted name": text without the outer quotes, "" still doubled */
+    TOKEN_STRING,  /* 'text': without the outer quotes, '' still doubled; $$text$$: raw */
+    TOKEN_INTEGER, /* with sign */
     TOKEN_FLOAT,
     TOKEN_UUID,
     TOKEN_BLOB,     /* text without 0x */
@@ -27,9 +27,9 @@ enum token_kind {
 
 struct token {
     enum token_kind kind;
-    bool quoted;       /* NAME; STRING of $$ */
+    bool quoted; /* NAME; STRING of $$ */
     cqlring_bytes text;
-    uint32_t offset;   /* where it starts in the statement */
+    uint32_t offset; /* where it starts in the statement */
 };
 
 struct lexer {

@@ -44,7 +44,8 @@ static bool put_varint(cqlring_bytes text, struct out *out)
             carry >>= 8;
         }
     }
-    while (size > 1 && ((magnitude[size - 1] == 0 && magnitude[size - 2] < 0x80) || (magnitude[size - 1] == 0xFF && magnitude[size - 2] >= 0x80)))
+    while (size > 1 && ((magnitude[size - 1] == 0 && magnitude[size - 2] < 0x80) ||
+                        (magnitude[size - 1] == 0xFF && magnitude[size - 2] >= 0x80)))
         --size;
     for (size_t j = size; j-- > 0;)
         out_u8(out, magnitude[j]);
@@ -95,9 +96,13 @@ static bool put_decimal(cqlring_bytes text, struct out *out)
     bool fine = any && text.size <= LITERAL_MAX;
     if (fine && i < text.size) {
         int64_t exponent = 0;
-        bool plus = (slice_data(text)[i] == 'e' || slice_data(text)[i] == 'E') && i + 1 < text.size && slice_data(text)[i + 1] == '+';
+        bool plus = (slice_data(text)[i] == 'e' || slice_data(text)[i] == 'E') &&
+                    i + 1 < text.size && slice_data(text)[i + 1] == '+';
         fine = (slice_data(text)[i] == 'e' || slice_data(text)[i] == 'E') &&
-               to_int64(slice_of(slice_data(text) + i + 1 + plus, (size_t)(text.size - i - 1 - plus)), &exponent) && exponent > -1000000 && exponent < 1000000;
+               to_int64(
+                   slice_of(slice_data(text) + i + 1 + plus, (size_t)(text.size - i - 1 - plus)),
+                   &exponent) &&
+               exponent > -1000000 && exponent < 1000000;
         scale -= exponent;
     }
     if (fine) {
@@ -122,7 +127,8 @@ static bool put_real(const struct node_type *type, double value, float single, s
     return true;
 }
 
-bool node_literal_float(const struct node_type *type, cqlring_bytes text, bool negative, struct out *out)
+bool node_literal_float(const struct node_type *type, cqlring_bytes text, bool negative,
+                        struct out *out)
 {
     if (type->kind == TYPE_DECIMAL)
         return put_decimal(text, out);
@@ -132,7 +138,8 @@ bool node_literal_float(const struct node_type *type, cqlring_bytes text, bool n
     if (!copy_text(text, copy, sizeof copy))
         return false;
     if (node_slice_is_nocase(text, "NAN"))
-        return type->kind == TYPE_DOUBLE ? (out_u64(out, 0x7FF8000000000000ULL), true) : (out_u32(out, 0x7FC00000U), true);
+        return type->kind == TYPE_DOUBLE ? (out_u64(out, 0x7FF8000000000000ULL), true)
+                                         : (out_u32(out, 0x7FC00000U), true);
     double value = strtod(copy, NULL);
     float single = strtof(copy, NULL);
     return put_real(type, negative ? -value : value, negative ? -single : single, out);
@@ -208,7 +215,8 @@ static bool take_date(const char **at, int64_t *days)
     if (negative || **at == '+')
         ++*at;
     uint32_t year, month, day;
-    if (!take_digits(at, 1, 7, &year) || *(*at)++ != '-' || !take_digits(at, 1, 2, &month) || *(*at)++ != '-' || !take_digits(at, 1, 2, &day))
+    if (!take_digits(at, 1, 7, &year) || *(*at)++ != '-' || !take_digits(at, 1, 2, &month) ||
+        *(*at)++ != '-' || !take_digits(at, 1, 2, &day))
         return false;
     static const uint8_t lengths[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     if (month < 1 || month > 12 || day < 1 || day > lengths[month - 1])
@@ -330,7 +338,10 @@ bool node_literal_string(const struct node_type *type, cqlring_bytes text, struc
 
 static int hex_digit(uint8_t c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 bool node_literal_uuid(const struct node_type *type, cqlring_bytes text, struct out *out)
@@ -375,14 +386,24 @@ static const struct {
     uint8_t part; /* 0 months, 1 days, 2 nanoseconds */
     int64_t factor;
 } units[] = {
-    {"y", 0, 12}, {"mo", 0, 1}, {"w", 1, 7}, {"d", 1, 1}, {"h", 2, 3600000000000}, {"m", 2, 60000000000},
-    {"s", 2, 1000000000}, {"ms", 2, 1000000}, {"us", 2, 1000}, {"\xC2\xB5s", 2, 1000}, {"ns", 2, 1},
+    {"y", 0, 12},
+    {"mo", 0, 1},
+    {"w", 1, 7},
+    {"d", 1, 1},
+    {"h", 2, 3600000000000},
+    {"m", 2, 60000000000},
+    {"s", 2, 1000000000},
+    {"ms", 2, 1000000},
+    {"us", 2, 1000},
+    {"\xC2\xB5s", 2, 1000},
+    {"ns", 2, 1},
 };
 
 static bool add_part(int64_t parts[3], uint32_t part, int64_t number, int64_t factor)
 {
     int64_t product;
-    return !__builtin_mul_overflow(number, factor, &product) && !__builtin_add_overflow(parts[part], product, &parts[part]);
+    return !__builtin_mul_overflow(number, factor, &product) &&
+           !__builtin_add_overflow(parts[part], product, &parts[part]);
 }
 
 static bool take_int64(const char **at, int64_t *value)
@@ -422,7 +443,9 @@ static bool take_iso(const char *at, int64_t parts[3])
 {
     uint32_t a[6];
     int used = 0;
-    if (sscanf(at, "%4u-%2u-%2uT%2u:%2u:%2u%n", &a[0], &a[1], &a[2], &a[3], &a[4], &a[5], &used) == 6 && at[used] == 0) {
+    if (sscanf(at, "%4u-%2u-%2uT%2u:%2u:%2u%n", &a[0], &a[1], &a[2], &a[3], &a[4], &a[5], &used) ==
+            6 &&
+        at[used] == 0) {
         parts[0] = (int64_t)a[0] * 12 + a[1];
         parts[1] = a[2];
         parts[2] = (((int64_t)a[3] * 60 + a[4]) * 60 + a[5]) * 1000000000;
@@ -442,7 +465,9 @@ static bool take_iso(const char *at, int64_t parts[3])
         bool fine;
         switch (unit) {
         case 'Y': fine = !time && add_part(parts, 0, number, 12); break;
-        case 'M': fine = time ? add_part(parts, 2, number, 60000000000) : add_part(parts, 0, number, 1); break;
+        case 'M':
+            fine = time ? add_part(parts, 2, number, 60000000000) : add_part(parts, 0, number, 1);
+            break;
         case 'W': fine = !time && add_part(parts, 1, number, 7); break;
         case 'D': fine = !time && add_part(parts, 1, number, 1); break;
         case 'H': fine = time && add_part(parts, 2, number, 3600000000000); break;
@@ -464,7 +489,8 @@ bool node_literal_duration(cqlring_bytes text, struct out *out)
     bool negative = *at == '-';
     at += negative;
     int64_t parts[3] = {0};
-    bool fine = *at == 'P' || *at == 'p' ? take_iso(at + 1, parts) : *at != 0 && take_units(at, parts);
+    bool fine = *at == 'P' || *at == 'p' ? take_iso(at + 1, parts)
+                                         : *at != 0 && take_units(at, parts);
     if (!fine || parts[0] > INT32_MAX || parts[1] > INT32_MAX)
         return false;
     for (int i = 0; i < 3; ++i) {

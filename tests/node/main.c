@@ -149,7 +149,8 @@ static bool take_names(char *text, const char **names)
 {
     char *save = NULL;
     uint32_t count = 0;
-    for (char *name = strtok_r(text, ",", &save); name != NULL && count < NAMES_MAX; name = strtok_r(NULL, ",", &save))
+    for (char *name = strtok_r(text, ",", &save); name != NULL && count < NAMES_MAX;
+         name = strtok_r(NULL, ",", &save))
         names[count++] = name;
     for (uint32_t i = count; count > 0 && i < NAMES_MAX; ++i)
         names[i] = names[count - 1];
@@ -179,44 +180,107 @@ static bool take_auth(char *text, struct node_options *options)
 static bool take_option(struct arguments *arguments, int code, char *text)
 {
     struct node_options *options = &arguments->options;
-    static const char *const modes[] = {"store", "void", NULL}, *const compressions[] = {"lz4", "none", NULL};
-    static const char *const refusals[] = {"cassandra-5", "cassandra-4", "cassandra-3", "cassandra-2", "scylla", "beta", "close", NULL};
+    static const char *const modes[] = {"store", "void", NULL}, *const compressions[] = {
+                                                                    "lz4", "none", NULL};
+    static const char *const refusals[] = {"cassandra-5", "cassandra-4", "cassandra-3",
+                                           "cassandra-2", "scylla",      "beta",
+                                           "close",       NULL};
     uint64_t number = 0;
     uint32_t index = 0;
     bool fine = true;
     switch (code) {
-    case OPTION_PORT: fine = take_number(text, 65535, &number); options->port = (uint16_t)number; break;
+    case OPTION_PORT:
+        fine = take_number(text, 65535, &number);
+        options->port = (uint16_t)number;
+        break;
     case OPTION_ADDRESS: options->address = text; break;
     case OPTION_PORTS_DIFFER: options->ports_differ = true; break;
-    case OPTION_NODES: fine = take_number(text, NODE_COUNT_MAX, &number); options->nodes = (uint32_t)number; break;
-    case OPTION_VNODES: fine = take_number(text, 4096, &number); options->vnodes = (uint32_t)number; break;
-    case OPTION_DCS: fine = take_names(text, arguments->dcs); options->dcs = arguments->dcs; break;
-    case OPTION_RACKS: fine = take_names(text, arguments->racks); options->racks = arguments->racks; break;
+    case OPTION_NODES:
+        fine = take_number(text, NODE_COUNT_MAX, &number);
+        options->nodes = (uint32_t)number;
+        break;
+    case OPTION_VNODES:
+        fine = take_number(text, 4096, &number);
+        options->vnodes = (uint32_t)number;
+        break;
+    case OPTION_DCS:
+        fine = take_names(text, arguments->dcs);
+        options->dcs = arguments->dcs;
+        break;
+    case OPTION_RACKS:
+        fine = take_names(text, arguments->racks);
+        options->racks = arguments->racks;
+        break;
     case OPTION_AUTH: fine = take_auth(text, options); break;
-    case OPTION_AUTH_ROUNDS: fine = take_number(text, 100, &number); options->auth_rounds = (uint32_t)number; break;
+    case OPTION_AUTH_ROUNDS:
+        fine = take_number(text, 100, &number);
+        options->auth_rounds = (uint32_t)number;
+        break;
     case OPTION_TLS_CERT: options->tls_cert = text; break;
     case OPTION_TLS_KEY: options->tls_key = text; break;
     case OPTION_TLS_CLIENT_CA: options->tls_client_ca = text; break;
-    case OPTION_PROTOCOL_MAX: fine = take_number(text, 5, &number) && number >= 3; options->version_max = (uint8_t)number; break;
-    case OPTION_PROTOCOL_MIN: fine = take_number(text, 5, &number) && number >= 3; options->version_min = (uint8_t)number; break;
-    case OPTION_REFUSAL: fine = take_word(text, refusals, &index); options->refusal = (enum node_refusal)index; break;
-    case OPTION_COMPRESSION: fine = take_word(text, compressions, &index); options->no_lz4 = index == 1; break;
-    case OPTION_MODE: fine = take_word(text, modes, &index); options->mode = (enum node_mode)index; break;
-    case OPTION_VOID_ROWS: fine = take_number(text, 1 << 20, &number); options->void_rows = (uint32_t)number; break;
-    case OPTION_VOID_CELL_SIZE: fine = take_number(text, 1 << 24, &number); options->void_cell_size = (uint32_t)number; break;
-    case OPTION_TRICKLE: fine = take_number(text, UINT32_MAX, &number); options->trickle = (uint32_t)number; break;
+    case OPTION_PROTOCOL_MAX:
+        fine = take_number(text, 5, &number) && number >= 3;
+        options->version_max = (uint8_t)number;
+        break;
+    case OPTION_PROTOCOL_MIN:
+        fine = take_number(text, 5, &number) && number >= 3;
+        options->version_min = (uint8_t)number;
+        break;
+    case OPTION_REFUSAL:
+        fine = take_word(text, refusals, &index);
+        options->refusal = (enum node_refusal)index;
+        break;
+    case OPTION_COMPRESSION:
+        fine = take_word(text, compressions, &index);
+        options->no_lz4 = index == 1;
+        break;
+    case OPTION_MODE:
+        fine = take_word(text, modes, &index);
+        options->mode = (enum node_mode)index;
+        break;
+    case OPTION_VOID_ROWS:
+        fine = take_number(text, 1 << 20, &number);
+        options->void_rows = (uint32_t)number;
+        break;
+    case OPTION_VOID_CELL_SIZE:
+        fine = take_number(text, 1 << 24, &number);
+        options->void_cell_size = (uint32_t)number;
+        break;
+    case OPTION_TRICKLE:
+        fine = take_number(text, UINT32_MAX, &number);
+        options->trickle = (uint32_t)number;
+        break;
     case OPTION_DELAY: fine = take_delay(text, options); break;
-    case OPTION_SHARDS: fine = take_number(text, 256, &number); options->shards = (uint32_t)number; break;
+    case OPTION_SHARDS:
+        fine = take_number(text, 256, &number);
+        options->shards = (uint32_t)number;
+        break;
     case OPTION_TABLETS: options->tablets = true; break;
     case OPTION_SEED: fine = take_number(text, UINT64_MAX, &options->seed); break;
     case OPTION_RELEASE: options->release_version = text; break;
     case OPTION_CLUSTER_NAME: options->cluster_name = text; break;
     case OPTION_STORAGE_MAX: fine = take_number(text, UINT64_MAX, &options->storage_max); break;
-    case OPTION_OUTPUT_MAX: fine = take_number(text, UINT32_MAX, &number); options->output_max = (uint32_t)number; break;
-    case OPTION_FRAME_MAX: fine = take_number(text, PROTO_BODY_MAX, &number); options->frame_size_max = (uint32_t)number; break;
-    case OPTION_CONNECTIONS_MAX: fine = take_number(text, UINT32_MAX, &number); options->connections_max = (uint32_t)number; break;
-    case OPTION_FAULT: fine = arguments->fault_count < FAULTS_MAX && (arguments->faults[arguments->fault_count++] = text) != NULL; break;
-    case OPTION_CQL: fine = arguments->statement_count < FAULTS_MAX && (arguments->statements[arguments->statement_count++] = text) != NULL; break;
+    case OPTION_OUTPUT_MAX:
+        fine = take_number(text, UINT32_MAX, &number);
+        options->output_max = (uint32_t)number;
+        break;
+    case OPTION_FRAME_MAX:
+        fine = take_number(text, PROTO_BODY_MAX, &number);
+        options->frame_size_max = (uint32_t)number;
+        break;
+    case OPTION_CONNECTIONS_MAX:
+        fine = take_number(text, UINT32_MAX, &number);
+        options->connections_max = (uint32_t)number;
+        break;
+    case OPTION_FAULT:
+        fine = arguments->fault_count < FAULTS_MAX &&
+               (arguments->faults[arguments->fault_count++] = text) != NULL;
+        break;
+    case OPTION_CQL:
+        fine = arguments->statement_count < FAULTS_MAX &&
+               (arguments->statements[arguments->statement_count++] = text) != NULL;
+        break;
     case OPTION_PARENT_DEATH: fine = prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() != 1; break;
     case OPTION_COUNTERS: arguments->counters = true; break;
     default: return false;
@@ -228,10 +292,14 @@ static void print_counters(struct node_cluster *cluster)
 {
     struct node_counters all;
     node_counters(cluster, NODE_ALL, &all);
-    printf("connections %llu requests %llu replies %llu errors %llu reads %llu writes %llu bytes_in %llu bytes_out %llu replica_hits %llu replica_misses %llu faults %llu\n",
-           (unsigned long long)all.connections, (unsigned long long)all.requests, (unsigned long long)all.replies, (unsigned long long)all.errors,
-           (unsigned long long)all.reads, (unsigned long long)all.writes, (unsigned long long)all.bytes_in, (unsigned long long)all.bytes_out,
-           (unsigned long long)all.replica_hits, (unsigned long long)all.replica_misses, (unsigned long long)all.faults);
+    printf(
+        "connections %llu requests %llu replies %llu errors %llu reads %llu writes %llu bytes_in %llu bytes_out %llu replica_hits %llu replica_misses %llu faults %llu\n",
+        (unsigned long long)all.connections, (unsigned long long)all.requests,
+        (unsigned long long)all.replies, (unsigned long long)all.errors,
+        (unsigned long long)all.reads, (unsigned long long)all.writes,
+        (unsigned long long)all.bytes_in, (unsigned long long)all.bytes_out,
+        (unsigned long long)all.replica_hits, (unsigned long long)all.replica_misses,
+        (unsigned long long)all.faults);
 }
 
 static bool prepare(struct node_cluster *cluster, const struct arguments *arguments)

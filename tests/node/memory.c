@@ -132,7 +132,8 @@ void node_out_printf(struct out *out, const char *format, ...)
         va_list arguments;
         va_start(arguments, format);
         size_t room = out->capacity - out->size;
-        int size = vsnprintf(room > 0 ? (char *)out->data + out->size : NULL, room, format, arguments);
+        int size = vsnprintf(room > 0 ? (char *)out->data + out->size : NULL, room, format,
+                             arguments);
         va_end(arguments);
         if (size < 0)
             abort();

@@ -39,7 +39,8 @@ struct out {
 };
 void node_out_grow(struct out *out, size_t more);
 void node_out_fini(struct out *out);
-void node_out_printf(struct out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void node_out_printf(struct out *out, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 static inline uint8_t *out_room(struct out *out, size_t n)
 {
@@ -118,7 +119,7 @@ static inline const uint8_t *slice_data(cqlring_bytes a)
 }
 /* Text without regard to the case of ASCII letters. */
 bool node_slice_is_nocase(cqlring_bytes a, const char *text);
-#define SLICE_NULL ((cqlring_bytes){.data = NULL, .size = CQLRING_NULL})
+#define SLICE_NULL       ((cqlring_bytes){.data = NULL, .size = CQLRING_NULL})
 /* For printf's "%.*s". */
 #define SLICE_ARG(slice) ((slice).size < 0 ? 0 : (int)(slice).size), (const char *)(slice).data
 

@@ -24,7 +24,8 @@ static void explain(const char *what, const char *file, char *message, size_t si
     (void)snprintf(message, size, "%s %s: %s", what, file, reason);
 }
 
-struct node_tls *node_tls_create(const char *cert, const char *key, const char *client_ca, char *message, size_t message_size)
+struct node_tls *node_tls_create(const char *cert, const char *key, const char *client_ca,
+                                 char *message, size_t message_size)
 {
     ERR_clear_error();
     SSL_CTX *context = SSL_CTX_new(TLS_server_method());
@@ -33,7 +34,8 @@ struct node_tls *node_tls_create(const char *cert, const char *key, const char *
         return NULL;
     }
     (void)SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-    (void)SSL_CTX_set_mode(context, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_ENABLE_PARTIAL_WRITE);
+    (void)SSL_CTX_set_mode(context,
+                           SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_ENABLE_PARTIAL_WRITE);
     const char *bad = NULL;
     if (SSL_CTX_use_certificate_chain_file(context, cert) != 1)
         bad = cert;
@@ -118,6 +120,7 @@ void node_tls_goodbye(struct node_tls_conn *conn)
 
 const char *node_tls_server_name(const struct node_tls_conn *conn)
 {
-    const char *name = conn->ssl == NULL ? NULL : SSL_get_servername(conn->ssl, TLSEXT_NAMETYPE_host_name);
+    const char *name = conn->ssl == NULL ? NULL
+                                         : SSL_get_servername(conn->ssl, TLSEXT_NAMETYPE_host_name);
     return name == NULL ? "" : name;
 }

@@ -13,7 +13,8 @@ struct node_tls;
 struct node_tls_conn;
 
 /* PEM files; client_ca NULL: no certificate is asked of clients. NULL: message tells why. */
-struct node_tls *node_tls_create(const char *cert, const char *key, const char *client_ca, char *message, size_t message_size);
+struct node_tls *node_tls_create(const char *cert, const char *key, const char *client_ca,
+                                 char *message, size_t message_size);
 void node_tls_destroy(struct node_tls *tls);
 
 struct node_tls_conn *node_tls_conn_create(struct node_tls *tls, int fd);

@@ -3,7 +3,8 @@
 
 #include "tests/node/memory.h"
 
-struct order_at node_order_find(const struct order *order, order_compare compare, const void *wanted, const void *context, bool *found)
+struct order_at node_order_find(const struct order *order, order_compare compare,
+                                const void *wanted, const void *context, bool *found)
 {
     *found = false;
     /* The first chunk whose last item is not smaller. */
@@ -43,7 +44,8 @@ static struct order_chunk *chunk_add(struct order *order, uint32_t at, uint16_t 
         order->chunk_capacity = order->chunk_capacity == 0 ? 1 : order->chunk_capacity * 2;
         order->chunks = node_realloc(order->chunks, order->chunk_capacity * sizeof *order->chunks);
     }
-    memmove(order->chunks + at + 1, order->chunks + at, (order->chunk_count - at) * sizeof *order->chunks);
+    memmove(order->chunks + at + 1, order->chunks + at,
+            (order->chunk_count - at) * sizeof *order->chunks);
     struct order_chunk *chunk = node_alloc(sizeof *chunk + capacity * sizeof chunk->items[0]);
     chunk->count = 0;
     chunk->capacity = capacity;
@@ -79,12 +81,14 @@ void node_order_insert(struct order *order, struct order_at at, void *item)
             chunk = right;
         }
     } else if (chunk->count == chunk->capacity) {
-        uint32_t capacity = chunk->capacity * 4u > ORDER_CHUNK_MAX ? ORDER_CHUNK_MAX : chunk->capacity * 4u;
+        uint32_t capacity = chunk->capacity * 4u > ORDER_CHUNK_MAX ? ORDER_CHUNK_MAX
+                                                                   : chunk->capacity * 4u;
         chunk = node_realloc(chunk, sizeof *chunk + capacity * sizeof chunk->items[0]);
         chunk->capacity = (uint16_t)capacity;
         order->chunks[at.chunk] = chunk;
     }
-    memmove(chunk->items + at.item + 1, chunk->items + at.item, (chunk->count - at.item) * sizeof chunk->items[0]);
+    memmove(chunk->items + at.item + 1, chunk->items + at.item,
+            (chunk->count - at.item) * sizeof chunk->items[0]);
     chunk->items[at.item] = item;
     ++chunk->count;
     ++order->count;
@@ -95,12 +99,14 @@ void node_order_remove(struct order *order, struct order_at at)
     struct order_chunk *chunk = order->chunks[at.chunk];
     --chunk->count;
     --order->count;
-    memmove(chunk->items + at.item, chunk->items + at.item + 1, (chunk->count - at.item) * sizeof chunk->items[0]);
+    memmove(chunk->items + at.item, chunk->items + at.item + 1,
+            (chunk->count - at.item) * sizeof chunk->items[0]);
     if (chunk->count > 0)
         return;
     node_free(chunk);
     --order->chunk_count;
-    memmove(order->chunks + at.chunk, order->chunks + at.chunk + 1, (order->chunk_count - at.chunk) * sizeof *order->chunks);
+    memmove(order->chunks + at.chunk, order->chunks + at.chunk + 1,
+            (order->chunk_count - at.chunk) * sizeof *order->chunks);
 }
 
 void node_order_fini(struct order *order)

@@ -34,7 +34,8 @@ struct order_at {
 typedef int (*order_compare)(const void *item, const void *wanted, const void *context);
 
 /* The first item that is not smaller. *found: it is equal. */
-struct order_at node_order_find(const struct order *order, order_compare compare, const void *wanted, const void *context, bool *found);
+struct order_at node_order_find(const struct order *order, order_compare compare,
+                                const void *wanted, const void *context, bool *found);
 void node_order_insert(struct order *order, struct order_at at, void *item);
 void node_order_remove(struct order *order, struct order_at at);
 void node_order_fini(struct order *order);

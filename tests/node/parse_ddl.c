@@ -74,7 +74,8 @@ static void parse_table_columns(struct parser *parser, struct statement *stateme
             node_parser_expect_word(parser, "KEY");
             if (statement->partition_key != NULL)
                 node_parser_fail(parser, "one PRIMARY KEY");
-            statement->partition_key = node_arena_alloc(parser->arena, sizeof *statement->partition_key);
+            statement->partition_key = node_arena_alloc(parser->arena,
+                                                        sizeof *statement->partition_key);
             statement->partition_key->name = column->name;
         }
         if (parser->failed)
@@ -184,7 +185,8 @@ void node_parse_create(struct parser *parser, struct statement *statement)
         statement->name = node_parser_name(parser, "a keyspace");
         node_parser_expect_word(parser, "WITH");
         statement->options = node_parser_options(parser);
-    } else if (node_parser_accept_word(parser, "TABLE") || node_parser_accept_word(parser, "COLUMNFAMILY")) {
+    } else if (node_parser_accept_word(parser, "TABLE") ||
+               node_parser_accept_word(parser, "COLUMNFAMILY")) {
         parse_create_table(parser, statement);
     } else if (node_parser_accept_word(parser, "TYPE")) {
         parse_create_type(parser, statement);

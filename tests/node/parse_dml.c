@@ -60,10 +60,12 @@ static struct selector *parse_selector(struct parser *parser)
     if (++parser->depth > PARSE_DEPTH_MAX)
         node_parser_fail(parser, "less nesting");
     bool name = parser->token.kind == TOKEN_WORD || parser->token.kind == TOKEN_NAME;
-    bool literal = node_parser_is_word(parser, "NULL") || node_parser_is_word(parser, "TRUE") || node_parser_is_word(parser, "FALSE");
+    bool literal = node_parser_is_word(parser, "NULL") || node_parser_is_word(parser, "TRUE") ||
+                   node_parser_is_word(parser, "FALSE");
     if (parser->failed) {
         /* nothing */
-    } else if (name && !(literal && !node_parser_next_is_symbol(parser, '(')) && node_parser_next_is_symbol(parser, '(')) {
+    } else if (name && !(literal && !node_parser_next_is_symbol(parser, '(')) &&
+               node_parser_next_is_symbol(parser, '(')) {
         parse_call(parser, selector);
     } else if (name && !literal) {
         selector->kind = SELECT_COLUMN;
@@ -152,7 +154,8 @@ void node_parse_select(struct parser *parser, struct statement *statement)
 {
     statement->kind = STATEMENT_SELECT;
     node_parser_expect_word(parser, "SELECT");
-    if (node_parser_is_word(parser, "DISTINCT") && !node_parser_next_is_word(parser, "FROM") && !node_parser_next_is_symbol(parser, ',')) {
+    if (node_parser_is_word(parser, "DISTINCT") && !node_parser_next_is_word(parser, "FROM") &&
+        !node_parser_next_is_symbol(parser, ',')) {
         node_parser_advance(parser);
         statement->distinct = true;
     }
@@ -316,9 +319,11 @@ static void parse_insert(struct parser *parser, struct statement *statement)
 static void parse_assigned(struct parser *parser, struct assignment *assignment)
 {
     bool name = parser->token.kind == TOKEN_WORD || parser->token.kind == TOKEN_NAME;
-    bool literal = node_parser_is_word(parser, "NULL") || node_parser_is_word(parser, "TRUE") || node_parser_is_word(parser, "FALSE") ||
-                   node_parser_is_word(parser, "NAN") || node_parser_is_word(parser, "INFINITY");
-    if (name && !literal && !node_parser_next_is_symbol(parser, '(') && !node_parser_next_is_symbol(parser, '.')) {
+    bool literal = node_parser_is_word(parser, "NULL") || node_parser_is_word(parser, "TRUE") ||
+                   node_parser_is_word(parser, "FALSE") || node_parser_is_word(parser, "NAN") ||
+                   node_parser_is_word(parser, "INFINITY");
+    if (name && !literal && !node_parser_next_is_symbol(parser, '(') &&
+        !node_parser_next_is_symbol(parser, '.')) {
         cqlring_bytes column = node_parser_name(parser, "a column");
         if (!parser->failed && !slice_equal(column, assignment->name))
             node_parser_fail(parser, "the assigned column itself");

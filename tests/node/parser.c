@@ -7,7 +7,8 @@ static void parse_statement(struct parser *parser, struct statement *statement)
 {
     if (node_parser_is_word(parser, "SELECT")) {
         node_parse_select(parser, statement);
-    } else if (node_parser_is_word(parser, "INSERT") || node_parser_is_word(parser, "UPDATE") || node_parser_is_word(parser, "DELETE")) {
+    } else if (node_parser_is_word(parser, "INSERT") || node_parser_is_word(parser, "UPDATE") ||
+               node_parser_is_word(parser, "DELETE")) {
         node_parse_modification(parser, statement);
     } else if (node_parser_is_word(parser, "BEGIN")) {
         node_parse_batch(parser, statement);
@@ -30,7 +31,8 @@ static void parse_statement(struct parser *parser, struct statement *statement)
     }
 }
 
-struct statement *node_parse(struct node_arena *arena, cqlring_bytes text, char *message, size_t message_size)
+struct statement *node_parse(struct node_arena *arena, cqlring_bytes text, char *message,
+                             size_t message_size)
 {
     struct parser parser = {.arena = arena, .message = message, .message_size = message_size};
     if (message_size > 0)
@@ -82,7 +84,8 @@ void node_parser_fail(struct parser *parser, const char *expected)
     if (parser->message_size == 0)
         return;
     uint32_t line = 1, column = 0;
-    for (const uint8_t *at = parser->lexer.start; at < parser->lexer.start + parser->token.offset; ++at) {
+    for (const uint8_t *at = parser->lexer.start; at < parser->lexer.start + parser->token.offset;
+         ++at) {
         ++column;
         if (*at == '\n') {
             ++line;
@@ -90,10 +93,14 @@ void node_parser_fail(struct parser *parser, const char *expected)
         }
     }
     if (parser->token.kind == TOKEN_END)
-        (void)snprintf(parser->message, parser->message_size, "line %u:%u no viable alternative at input '<EOF>' (expected %s)", line, column, expected);
+        (void)snprintf(parser->message, parser->message_size,
+                       "line %u:%u no viable alternative at input '<EOF>' (expected %s)", line,
+                       column, expected);
     else
-        (void)snprintf(parser->message, parser->message_size, "line %u:%u no viable alternative at input '%.*s' (expected %s)", line, column,
-                       parser->token.text.size > 60 ? 60 : (int)parser->token.text.size, (const char *)parser->token.text.data, expected);
+        (void)snprintf(parser->message, parser->message_size,
+                       "line %u:%u no viable alternative at input '%.*s' (expected %s)", line,
+                       column, parser->token.text.size > 60 ? 60 : (int)parser->token.text.size,
+                       (const char *)parser->token.text.data, expected);
     parser->token = (struct token){.kind = TOKEN_END};
     parser->next = parser->token;
 }
@@ -120,7 +127,8 @@ void node_parser_expect_word(struct parser *parser, const char *word)
 }
 bool node_parser_is_symbol(const struct parser *parser, char symbol)
 {
-    return parser->token.kind == TOKEN_SYMBOL && slice_data(parser->token.text)[0] == (uint8_t)symbol;
+    return parser->token.kind == TOKEN_SYMBOL &&
+           slice_data(parser->token.text)[0] == (uint8_t)symbol;
 }
 bool node_parser_next_is_symbol(const struct parser *parser, char symbol)
 {
@@ -253,7 +261,8 @@ static struct term *term_braces(struct parser *parser)
         return term;
     bool first = true;
     do {
-        bool name = (parser->token.kind == TOKEN_WORD || parser->token.kind == TOKEN_NAME) && node_parser_next_is_symbol(parser, ':');
+        bool name = (parser->token.kind == TOKEN_WORD || parser->token.kind == TOKEN_NAME) &&
+                    node_parser_next_is_symbol(parser, ':');
         if (first && name)
             term->kind = TERM_UDT;
         cqlring_bytes field = SLICE_NULL;
@@ -288,9 +297,11 @@ static struct term *term_braces(struct parser *parser)
 /* ( … ): a tuple, or a cast "(type) term". A cast is only taken where a word starts the type. */
 static struct term *term_parens(struct parser *parser)
 {
-    bool word = parser->token.kind == TOKEN_WORD && !node_parser_is_word(parser, "NULL") && !node_parser_is_word(parser, "TRUE") &&
-                !node_parser_is_word(parser, "FALSE") && !node_parser_is_word(parser, "NAN") && !node_parser_is_word(parser, "INFINITY");
-    if (word && (node_parser_next_is_symbol(parser, ')') || node_parser_next_is_symbol(parser, '<'))) {
+    bool word = parser->token.kind == TOKEN_WORD && !node_parser_is_word(parser, "NULL") &&
+                !node_parser_is_word(parser, "TRUE") && !node_parser_is_word(parser, "FALSE") &&
+                !node_parser_is_word(parser, "NAN") && !node_parser_is_word(parser, "INFINITY");
+    if (word &&
+        (node_parser_next_is_symbol(parser, ')') || node_parser_next_is_symbol(parser, '<'))) {
         struct term *term = term_new(parser, TERM_CAST);
         term->type = node_parser_type(parser);
         node_parser_expect_symbol(parser, ')');
@@ -336,7 +347,9 @@ static struct term *term_word(struct parser *parser, bool negative)
 static struct term *term_literal(struct parser *parser, enum term_kind kind)
 {
     struct term *term = term_new(parser, kind);
-    term->text = kind == TERM_STRING && !parser->token.quoted ? unquote(parser, parser->token.text, '\'') : parser->token.text;
+    term->text = kind == TERM_STRING && !parser->token.quoted
+                     ? unquote(parser, parser->token.text, '\'')
+                     : parser->token.text;
     node_parser_advance(parser);
     return term;
 }
@@ -411,8 +424,11 @@ struct type_ast *node_parser_type(struct parser *parser)
         do {
             if (type->count == 1 && slice_is(type->name, "vector")) {
                 uint32_t dimension = 0;
-                for (int32_t i = 0; parser->token.kind == TOKEN_INTEGER && i < parser->token.text.size && dimension < 100000; ++i)
-                    dimension = dimension * 10 + (uint32_t)(slice_data(parser->token.text)[i] - '0');
+                for (int32_t i = 0; parser->token.kind == TOKEN_INTEGER &&
+                                    i < parser->token.text.size && dimension < 100000;
+                     ++i)
+                    dimension = dimension * 10 +
+                                (uint32_t)(slice_data(parser->token.text)[i] - '0');
                 if (dimension == 0 || dimension > 65536)
                     node_parser_fail(parser, "the vector's dimension");
                 type->dimension = dimension;

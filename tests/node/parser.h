@@ -14,7 +14,7 @@ enum { PARSE_DEPTH_MAX = 32, PARSE_BINDS_MAX = 65535 };
 struct parser {
     struct node_arena *arena;
     struct lexer lexer;
-    struct token token;  /* in hand */
+    struct token token; /* in hand */
     struct token next;
     uint32_t depth;
     bool failed;
@@ -26,7 +26,8 @@ struct parser {
 
 void node_parser_advance(struct parser *parser);
 void node_parser_fail(struct parser *parser, const char *expected);
-bool node_parser_is_word(const struct parser *parser, const char *word);     /* token in hand, without case */
+bool node_parser_is_word(const struct parser *parser,
+                         const char *word); /* token in hand, without case */
 bool node_parser_next_is_word(const struct parser *parser, const char *word);
 bool node_parser_accept_word(struct parser *parser, const char *word);
 void node_parser_expect_word(struct parser *parser, const char *word);
@@ -35,7 +36,8 @@ bool node_parser_next_is_symbol(const struct parser *parser, char symbol);
 bool node_parser_accept_symbol(struct parser *parser, char symbol);
 void node_parser_expect_symbol(struct parser *parser, char symbol);
 bool node_parser_accept_operator(struct parser *parser, const char *text);
-cqlring_bytes node_parser_name(struct parser *parser, const char *what); /* lower-cased unless quoted */
+cqlring_bytes node_parser_name(struct parser *parser,
+                               const char *what); /* lower-cased unless quoted */
 void node_parser_table_name(struct parser *parser, cqlring_bytes *keyspace, cqlring_bytes *name);
 struct term *node_parser_term(struct parser *parser);
 struct type_ast *node_parser_type(struct parser *parser);
@@ -43,7 +45,8 @@ struct option_list *node_parser_options(struct parser *parser); /* name = value 
 
 void node_parse_select(struct parser *parser, struct statement *statement);
 void node_parse_where(struct parser *parser, struct relation **list, bool conditions);
-void node_parse_modification(struct parser *parser, struct statement *statement); /* the keyword is in hand */
+void node_parse_modification(struct parser *parser,
+                             struct statement *statement); /* the keyword is in hand */
 void node_parse_batch(struct parser *parser, struct statement *statement);
 void node_parse_create(struct parser *parser, struct statement *statement);
 void node_parse_alter(struct parser *parser, struct statement *statement);

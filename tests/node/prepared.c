@@ -4,18 +4,22 @@
 
 #include "cql/token.h"
 
-enum { BUCKETS = sizeof((struct node_engine *)0)->prepared_buckets / sizeof(struct node_prepared *) };
+enum {
+    BUCKETS = sizeof((struct node_engine *)0)->prepared_buckets / sizeof(struct node_prepared *)
+};
 
 void node_hash128(cqlring_bytes bytes, uint8_t out[16])
 {
     cqr_random_token(bytes.data, (uint32_t)bytes.size, out); /* MD5, made positive */
 }
 
-static const struct output extra = {.label = {"extra_column", 12}, .type = &node_type_text}; /* of a fault */
+static const struct output extra = {.label = {"extra_column", 12},
+                                    .type = &node_type_text}; /* of a fault */
 
 /* --- metadata ------------------------------------------------------------------------------------------------------------------ */
 
-static void put_specs(const struct output *outputs, uint32_t count, uint8_t version, struct out *out)
+static void put_specs(const struct output *outputs, uint32_t count, uint8_t version,
+                      struct out *out)
 {
     for (uint32_t i = 0; i < count; ++i) {
         out_string(out, outputs[i].label);
@@ -32,8 +36,9 @@ void node_metadata_id(const struct output *outputs, uint32_t count, uint8_t id[1
     node_out_fini(&out);
 }
 
-void node_put_columns(struct query *query, const struct node_table *table, const struct output *outputs, uint32_t count, uint32_t flags, cqlring_bytes paging_state,
-                      const uint8_t *changed_id)
+void node_put_columns(struct query *query, const struct node_table *table,
+                      const struct output *outputs, uint32_t count, uint32_t flags,
+                      cqlring_bytes paging_state, const uint8_t *changed_id)
 {
     struct out *out = query->body;
     if (paging_state.size >= 0)
@@ -58,14 +63,18 @@ void node_put_columns(struct query *query, const struct node_table *table, const
         put_specs(&extra, 1, query->version, out);
 }
 
-static void put_bind_metadata(const struct node_prepared *prepared, const struct dialect *dialect, struct out *out)
+static void put_bind_metadata(const struct node_prepared *prepared, const struct dialect *dialect,
+                              struct out *out)
 {
     const struct statement *statement = prepared->statement;
     bool global = statement->bind_count > 0;
     for (uint16_t i = 1; i < statement->bind_count; ++i)
-        global = global && slice_equal(statement->binds[i].keyspace, statement->binds[0].keyspace) && slice_equal(statement->binds[i].table, statement->binds[0].table);
+        global = global &&
+                 slice_equal(statement->binds[i].keyspace, statement->binds[0].keyspace) &&
+                 slice_equal(statement->binds[i].table, statement->binds[0].table);
     uint32_t flags = global ? ROWS_GLOBAL_SPEC : 0;
-    if ((dialect->extensions & EXT_LWT_MARK) != 0 && statement->modify != NULL && statement->modify->conditional)
+    if ((dialect->extensions & EXT_LWT_MARK) != 0 && statement->modify != NULL &&
+        statement->modify->conditional)
         flags |= dialect->lwt_mask;
     out_u32(out, flags);
     out_u32(out, statement->bind_count);
@@ -89,7 +98,8 @@ static void put_bind_metadata(const struct node_prepared *prepared, const struct
     }
 }
 
-void node_prepared_encode(const struct node_prepared *prepared, const struct dialect *dialect, bool extra_column, struct out *out)
+void node_prepared_encode(const struct node_prepared *prepared, const struct dialect *dialect,
+                          bool extra_column, struct out *out)
 {
     const struct statement *statement = prepared->statement;
     out_string(out, slice_of(prepared->id, 16));
@@ -154,7 +164,8 @@ static void prepared_free(struct node_engine *engine, struct node_prepared *prep
 void node_prepared_forget(struct node_engine *engine, uint32_t node, struct node_prepared *prepared)
 {
     uint64_t bits = node == NODE_ALL ? UINT64_MAX : UINT64_C(1) << node;
-    for (struct node_prepared *at = prepared != NULL ? prepared : engine->prepared_oldest, *newer; at != NULL; at = newer) {
+    for (struct node_prepared *at = prepared != NULL ? prepared : engine->prepared_oldest, *newer;
+         at != NULL; at = newer) {
         newer = prepared != NULL ? NULL : at->newer;
         at->nodes &= ~bits;
         if (at->nodes == 0)
@@ -162,18 +173,22 @@ void node_prepared_forget(struct node_engine *engine, uint32_t node, struct node
     }
 }
 
-static bool uses(const struct statement *statement, const struct node_keyspace *keyspace, const struct node_table *table)
+static bool uses(const struct statement *statement, const struct node_keyspace *keyspace,
+                 const struct node_table *table)
 {
     for (const struct statement *child = statement->children; child != NULL; child = child->next) {
         if (uses(child, keyspace, table))
             return true;
     }
-    return statement->table != NULL && (table != NULL ? statement->table == table : statement->table->keyspace == keyspace);
+    return statement->table != NULL &&
+           (table != NULL ? statement->table == table : statement->table->keyspace == keyspace);
 }
 
-void node_prepared_invalidate(struct node_engine *engine, const struct node_keyspace *keyspace, const struct node_table *table)
+void node_prepared_invalidate(struct node_engine *engine, const struct node_keyspace *keyspace,
+                              const struct node_table *table)
 {
-    for (struct node_prepared *prepared = engine->prepared_oldest, *newer; prepared != NULL; prepared = newer) {
+    for (struct node_prepared *prepared = engine->prepared_oldest, *newer; prepared != NULL;
+         prepared = newer) {
         newer = prepared->newer;
         if (uses(prepared->statement, keyspace, table))
             prepared_free(engine, prepared);
@@ -235,13 +250,17 @@ struct node_prepared *node_prepare(struct query *query, cqlring_bytes text)
     struct statement *statement = prepared->statement;
     if (statement->kind == STATEMENT_SELECT) {
         statement->plan->hash = cqr_load_u64(id);
-        node_metadata_id(statement->plan->outputs, statement->plan->output_count, prepared->metadata_id);
+        node_metadata_id(statement->plan->outputs, statement->plan->output_count,
+                         prepared->metadata_id);
     } else {
         node_metadata_id(NULL, 0, prepared->metadata_id);
     }
-    prepared->is_write = statement->kind >= STATEMENT_INSERT && statement->kind <= STATEMENT_DELETE && !statement->modify->conditional && !statement->table->is_system;
+    prepared->is_write = statement->kind >= STATEMENT_INSERT &&
+                         statement->kind <= STATEMENT_DELETE && !statement->modify->conditional &&
+                         !statement->table->is_system;
     find_pk_indexes(prepared);
-    while (engine->prepared_count >= engine->options->prepared_max && engine->prepared_oldest != NULL)
+    while (engine->prepared_count >= engine->options->prepared_max &&
+           engine->prepared_oldest != NULL)
         prepared_free(engine, engine->prepared_oldest);
     struct node_prepared **bucket = bucket_of(engine, id);
     prepared->next = *bucket;

@@ -44,16 +44,20 @@ static struct node_keyspace *own_keyspace(struct query *query, cqlring_bytes nam
 {
     cqlring_bytes home = name.size > 0 ? name : query->keyspace;
     if (home.size <= 0) {
-        (void)node_query_fail(query, ERROR_INVALID, "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename");
+        (void)node_query_fail(
+            query, ERROR_INVALID,
+            "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename");
         return NULL;
     }
     struct node_keyspace *keyspace = node_keyspace_find(query->engine, home);
     if (keyspace == NULL) {
-        (void)node_query_fail(query, ERROR_INVALID, "Keyspace '%.*s' doesn't exist", SLICE_ARG(home));
+        (void)node_query_fail(query, ERROR_INVALID, "Keyspace '%.*s' doesn't exist",
+                              SLICE_ARG(home));
         return NULL;
     }
     if (keyspace->is_system && !query->engine->bootstrapping) {
-        (void)node_query_fail(query, ERROR_UNAUTHORIZED, "%.*s keyspace is not user-modifiable.", SLICE_ARG(home));
+        (void)node_query_fail(query, ERROR_UNAUTHORIZED, "%.*s keyspace is not user-modifiable.",
+                              SLICE_ARG(home));
         return NULL;
     }
     return keyspace;
@@ -61,7 +65,8 @@ static struct node_keyspace *own_keyspace(struct query *query, cqlring_bytes nam
 
 /* --- what everybody is told -------------------------------------------------------------------------------------------------- */
 
-void node_schema_changed(struct query *query, const char *change, const char *target, cqlring_bytes keyspace, cqlring_bytes name)
+void node_schema_changed(struct query *query, const char *change, const char *target,
+                         cqlring_bytes keyspace, cqlring_bytes name)
 {
     struct node_engine *engine = query->engine;
     cqr_store_u64(engine->schema_version, node_random(&engine->random));
@@ -96,7 +101,8 @@ void node_replication_resolve(struct node_engine *engine, struct node_keyspace *
     replication->strategy = cqr_strategy_of(keyspace->strategy);
     replication->factor = 0;
     replication->dc_count = 0;
-    replication->dcs = node_arena_alloc(&keyspace->arena, (keyspace->option_count + 1u) * sizeof *replication->dcs);
+    replication->dcs = node_arena_alloc(&keyspace->arena,
+                                        (keyspace->option_count + 1u) * sizeof *replication->dcs);
     for (uint16_t i = 0; i < keyspace->option_count; ++i) {
         uint16_t all = 0, transient_count = 0;
         (void)cqr_factor_parse(keyspace->option_values[i], &all, &transient_count);
@@ -108,7 +114,10 @@ void node_replication_resolve(struct node_engine *engine, struct node_keyspace *
         uint16_t dc = 0;
         while (dc < engine->dc_count && !slice_is(keyspace->option_names[i], engine->dc_names[dc]))
             ++dc;
-        replication->dcs[replication->dc_count++] = (struct dc_factor){.dc = dc == engine->dc_count ? UINT16_MAX : dc, .all = all, .transient_count = transient_count};
+        replication->dcs[replication->dc_count++] = (struct dc_factor){
+            .dc = dc == engine->dc_count ? UINT16_MAX : dc,
+            .all = all,
+            .transient_count = transient_count};
     }
     node_keyspace_drop_cache(keyspace);
 }
@@ -126,13 +135,17 @@ static void keyspace_option(struct node_keyspace *keyspace, cqlring_bytes name, 
 }
 
 /* replication = {'class': …, …}. DCs that no node is in are taken: maps of routing must live with them. */
-static bool parse_replication(struct query *query, struct node_keyspace *keyspace, const struct term *map)
+static bool parse_replication(struct query *query, struct node_keyspace *keyspace,
+                              const struct term *map)
 {
     if (map->kind != TERM_MAP)
-        return node_query_fail(query, ERROR_SYNTAX, "Invalid value for property 'replication'. It should be a map.");
+        return node_query_fail(query, ERROR_SYNTAX,
+                               "Invalid value for property 'replication'. It should be a map.");
     keyspace->option_count = 0;
-    keyspace->option_names = node_arena_alloc(&keyspace->arena, (map->count / 2u + NODE_COUNT_MAX) * sizeof *keyspace->option_names);
-    keyspace->option_values = node_arena_alloc(&keyspace->arena, (map->count / 2u + NODE_COUNT_MAX) * sizeof *keyspace->option_values);
+    keyspace->option_names = node_arena_alloc(&keyspace->arena, (map->count / 2u + NODE_COUNT_MAX) *
+                                                                    sizeof *keyspace->option_names);
+    keyspace->option_values = node_arena_alloc(
+        &keyspace->arena, (map->count / 2u + NODE_COUNT_MAX) * sizeof *keyspace->option_values);
     keyspace->strategy = slice_text("");
     cqlring_bytes everywhere = SLICE_NULL;
     for (const struct term *key = map->children; key != NULL; key = key->next->next) {
@@ -154,13 +167,19 @@ static bool parse_replication(struct query *query, struct node_keyspace *keyspac
     if (keyspace->strategy.size == 0)
         return node_query_fail(query, ERROR_CONFIG, "Missing replication strategy class");
     if (strategy == STRATEGY_UNKNOWN)
-        return node_query_fail(query, ERROR_CONFIG, "Unable to find replication strategy class '%.*s'", SLICE_ARG(keyspace->strategy));
+        return node_query_fail(query, ERROR_CONFIG,
+                               "Unable to find replication strategy class '%.*s'",
+                               SLICE_ARG(keyspace->strategy));
     if (strategy == STRATEGY_SIMPLE && everywhere.size < 0)
-        return node_query_fail(query, ERROR_CONFIG, "SimpleStrategy requires a replication_factor strategy option.");
+        return node_query_fail(query, ERROR_CONFIG,
+                               "SimpleStrategy requires a replication_factor strategy option.");
     uint16_t all, transient_count;
     if (everywhere.size >= 0 && !cqr_factor_parse(everywhere, &all, &transient_count))
-        return node_query_fail(query, ERROR_CONFIG, "Replication factor must be numeric; found %.*s", SLICE_ARG(everywhere));
-    if (strategy == STRATEGY_NETWORK && everywhere.size >= 0) { /* the server expands it to its DCs */
+        return node_query_fail(query, ERROR_CONFIG,
+                               "Replication factor must be numeric; found %.*s",
+                               SLICE_ARG(everywhere));
+    if (strategy == STRATEGY_NETWORK &&
+        everywhere.size >= 0) { /* the server expands it to its DCs */
         for (uint16_t i = 0; i < query->engine->dc_count; ++i)
             keyspace_option(keyspace, slice_text(query->engine->dc_names[i]), everywhere);
     } else if (everywhere.size >= 0) {
@@ -168,13 +187,16 @@ static bool parse_replication(struct query *query, struct node_keyspace *keyspac
     }
     for (uint16_t i = 0; i < keyspace->option_count; ++i) {
         if (!cqr_factor_parse(keyspace->option_values[i], &all, &transient_count))
-            return node_query_fail(query, ERROR_CONFIG, "Replication factor must be numeric; found %.*s", SLICE_ARG(keyspace->option_values[i]));
+            return node_query_fail(query, ERROR_CONFIG,
+                                   "Replication factor must be numeric; found %.*s",
+                                   SLICE_ARG(keyspace->option_values[i]));
     }
     node_replication_resolve(query->engine, keyspace);
     return true;
 }
 
-bool node_replication_parse(struct query *query, struct node_keyspace *keyspace, const struct option_list *options)
+bool node_replication_parse(struct query *query, struct node_keyspace *keyspace,
+                            const struct option_list *options)
 {
     for (const struct option_list *option = options; option != NULL; option = option->next) {
         if (slice_is(option->name, "replication")) {
@@ -183,7 +205,8 @@ bool node_replication_parse(struct query *query, struct node_keyspace *keyspace,
         } else if (slice_is(option->name, "durable_writes")) {
             keyspace->durable_writes = node_slice_is_nocase(option->value->text, "TRUE");
         } else if (!slice_is(option->name, "tablets")) {
-            return node_query_fail(query, ERROR_SYNTAX, "Unknown property '%.*s'", SLICE_ARG(option->name));
+            return node_query_fail(query, ERROR_SYNTAX, "Unknown property '%.*s'",
+                                   SLICE_ARG(option->name));
         }
     }
     return true;
@@ -197,10 +220,14 @@ static bool create_keyspace(struct query *query, const struct statement *stateme
             return nothing_to_do(query);
         query->error_keyspace = node_arena_copy(query->arena, statement->name);
         query->error_table = slice_text("");
-        return node_query_fail(query, ERROR_ALREADY_EXISTS, "Cannot add existing keyspace \"%.*s\"", SLICE_ARG(statement->name));
+        return node_query_fail(query, ERROR_ALREADY_EXISTS, "Cannot add existing keyspace \"%.*s\"",
+                               SLICE_ARG(statement->name));
     }
     if (statement->name.size > 48)
-        return node_query_fail(query, ERROR_INVALID, "Keyspace name must not be empty or more than 48 characters long (got \"%.*s\")", SLICE_ARG(statement->name));
+        return node_query_fail(
+            query, ERROR_INVALID,
+            "Keyspace name must not be empty or more than 48 characters long (got \"%.*s\")",
+            SLICE_ARG(statement->name));
     struct node_arena arena = {0};
     struct node_keyspace *keyspace = node_arena_alloc(&arena, sizeof *keyspace);
     keyspace->arena = arena;
@@ -275,23 +302,30 @@ void node_keyspace_free(struct node_engine *engine, struct node_keyspace *keyspa
 
 /* --- types ------------------------------------------------------------------------------------------------------------------ */
 
-static bool udt_add_field(struct query *query, struct node_keyspace *keyspace, struct node_udt *udt, const struct column_ast *field)
+static bool udt_add_field(struct query *query, struct node_keyspace *keyspace, struct node_udt *udt,
+                          const struct column_ast *field)
 {
-    const struct node_type *type = node_type_resolve(query, field->type, keyspace, &udt->arena, false);
+    const struct node_type *type = node_type_resolve(query, field->type, keyspace, &udt->arena,
+                                                     false);
     if (type == NULL)
         return false;
     if (type->kind == TYPE_COUNTER)
         return node_query_fail(query, ERROR_INVALID, "A user type cannot contain counters");
     if (node_type_is_multi(type) || (type->kind == TYPE_UDT && !type->frozen))
-        return node_query_fail(query, ERROR_INVALID, "A user type cannot contain non-frozen UDTs or collections: %.*s", SLICE_ARG(field->name));
+        return node_query_fail(query, ERROR_INVALID,
+                               "A user type cannot contain non-frozen UDTs or collections: %.*s",
+                               SLICE_ARG(field->name));
     if (node_type_uses(type, udt))
-        return node_query_fail(query, ERROR_INVALID, "Cannot make user type '%.*s' use itself", SLICE_ARG(udt->name));
+        return node_query_fail(query, ERROR_INVALID, "Cannot make user type '%.*s' use itself",
+                               SLICE_ARG(udt->name));
     for (uint16_t i = 0; i < udt->count; ++i) {
         if (slice_equal(udt->names[i], field->name))
-            return node_query_fail(query, ERROR_INVALID, "Duplicate field name %.*s in type %.*s", SLICE_ARG(field->name), SLICE_ARG(udt->name));
+            return node_query_fail(query, ERROR_INVALID, "Duplicate field name %.*s in type %.*s",
+                                   SLICE_ARG(field->name), SLICE_ARG(udt->name));
     }
     cqlring_bytes *names = node_arena_alloc(&udt->arena, (udt->count + 1u) * sizeof *names);
-    const struct node_type **types = node_arena_alloc(&udt->arena, (udt->count + 1u) * sizeof *types);
+    const struct node_type **types = node_arena_alloc(&udt->arena,
+                                                      (udt->count + 1u) * sizeof *types);
     if (udt->count > 0) {
         memcpy(names, udt->names, udt->count * sizeof *names);
         memcpy(types, udt->types, udt->count * sizeof *types);
@@ -312,7 +346,8 @@ static bool create_type(struct query *query, const struct statement *statement)
     if (node_udt_find(keyspace, statement->name) != NULL) {
         if (statement->if_not_exists)
             return nothing_to_do(query);
-        return node_query_fail(query, ERROR_INVALID, "A user type with name '%.*s' already exists", SLICE_ARG(statement->name));
+        return node_query_fail(query, ERROR_INVALID, "A user type with name '%.*s' already exists",
+                               SLICE_ARG(statement->name));
     }
     struct node_arena arena = {0};
     struct node_udt *udt = node_arena_alloc(&arena, sizeof *udt);
@@ -342,7 +377,10 @@ static bool alter_type(struct query *query, const struct statement *statement)
         return false;
     struct node_udt *udt = node_udt_find(keyspace, statement->name);
     if (udt == NULL)
-        return statement->if_exists ? nothing_to_do(query) : node_query_fail(query, ERROR_INVALID, "Type '%.*s' doesn't exist", SLICE_ARG(statement->name));
+        return statement->if_exists
+                   ? nothing_to_do(query)
+                   : node_query_fail(query, ERROR_INVALID, "Type '%.*s' doesn't exist",
+                                     SLICE_ARG(statement->name));
     for (const struct column_ast *field = statement->columns; field != NULL; field = field->next) {
         if (statement->alter == ALTER_ADD) {
             if (!udt_add_field(query, keyspace, udt, field))
@@ -356,7 +394,8 @@ static bool alter_type(struct query *query, const struct statement *statement)
                 udt->names[i] = node_arena_copy(&udt->arena, field->new_name);
         }
         if (!found)
-            return node_query_fail(query, ERROR_INVALID, "Unkown field %.*s in user type %.*s", SLICE_ARG(field->name), SLICE_ARG(udt->name));
+            return node_query_fail(query, ERROR_INVALID, "Unkown field %.*s in user type %.*s",
+                                   SLICE_ARG(field->name), SLICE_ARG(udt->name));
     }
     node_prepared_invalidate(query->engine, keyspace, NULL);
     node_system_write_type(query->engine, keyspace, udt, query->now_us);
@@ -371,20 +410,27 @@ static bool drop_type(struct query *query, const struct statement *statement)
         return false;
     struct node_udt *udt = node_udt_find(keyspace, statement->name);
     if (udt == NULL)
-        return statement->if_exists ? nothing_to_do(query)
-                                    : node_query_fail(query, ERROR_INVALID, "Type '%.*s.%.*s' doesn't exist", SLICE_ARG(keyspace->name), SLICE_ARG(statement->name));
+        return statement->if_exists
+                   ? nothing_to_do(query)
+                   : node_query_fail(query, ERROR_INVALID, "Type '%.*s.%.*s' doesn't exist",
+                                     SLICE_ARG(keyspace->name), SLICE_ARG(statement->name));
     for (const struct node_table *table = keyspace->tables; table != NULL; table = table->next) {
-        for (const struct node_column *column = table->columns; column != NULL; column = column->next) {
+        for (const struct node_column *column = table->columns; column != NULL;
+             column = column->next) {
             if (node_type_uses(column->type, udt))
-                return node_query_fail(query, ERROR_INVALID, "Cannot drop user type '%.*s.%.*s' as it is still used by tables [%.*s]", SLICE_ARG(keyspace->name),
-                                       SLICE_ARG(udt->name), SLICE_ARG(table->name));
+                return node_query_fail(
+                    query, ERROR_INVALID,
+                    "Cannot drop user type '%.*s.%.*s' as it is still used by tables [%.*s]",
+                    SLICE_ARG(keyspace->name), SLICE_ARG(udt->name), SLICE_ARG(table->name));
         }
     }
     for (const struct node_udt *other = keyspace->types; other != NULL; other = other->next) {
         for (uint16_t i = 0; other != udt && i < other->count; ++i) {
             if (node_type_uses(other->types[i], udt))
-                return node_query_fail(query, ERROR_INVALID, "Cannot drop user type '%.*s.%.*s' as it is still used by user types [%.*s]", SLICE_ARG(keyspace->name),
-                                       SLICE_ARG(udt->name), SLICE_ARG(other->name));
+                return node_query_fail(
+                    query, ERROR_INVALID,
+                    "Cannot drop user type '%.*s.%.*s' as it is still used by user types [%.*s]",
+                    SLICE_ARG(keyspace->name), SLICE_ARG(udt->name), SLICE_ARG(other->name));
         }
     }
     struct node_udt **at = &keyspace->types;

@@ -37,7 +37,8 @@ static void link_column(struct node_table *table, struct node_column *column)
 static uint16_t add_slot(struct node_table *table, bool is_static, const struct node_type *type)
 {
     uint16_t *count = is_static ? &table->shape.static_count : &table->shape.regular_count;
-    const struct node_type ***types = is_static ? &table->shape.static_types : &table->shape.regular_types;
+    const struct node_type ***types = is_static ? &table->shape.static_types
+                                                : &table->shape.regular_types;
     const struct node_type **grown = node_arena_alloc(&table->arena, (*count + 1u) * sizeof *grown);
     if (*count > 0)
         memcpy(grown, *types, *count * sizeof *grown);
@@ -46,7 +47,8 @@ static uint16_t add_slot(struct node_table *table, bool is_static, const struct 
     return (*count)++;
 }
 
-static struct node_column *add_column(struct node_table *table, cqlring_bytes name, const struct node_type *type, enum column_kind kind)
+static struct node_column *add_column(struct node_table *table, cqlring_bytes name,
+                                      const struct node_type *type, enum column_kind kind)
 {
     struct node_column *column = node_arena_alloc(&table->arena, sizeof *column);
     column->name = node_arena_copy(&table->arena, name);
@@ -65,32 +67,45 @@ static struct column_ast *find_ast(const struct statement *statement, cqlring_by
     return column;
 }
 
-static bool add_key(struct query *query, const struct statement *statement, struct node_table *table, struct name_list *names, enum column_kind kind)
+static bool add_key(struct query *query, const struct statement *statement,
+                    struct node_table *table, struct name_list *names, enum column_kind kind)
 {
     uint16_t count = 0;
     for (const struct name_list *name = names; name != NULL; name = name->next)
         ++count;
-    struct node_column **key = node_arena_alloc(&table->arena, (count + 1u) * sizeof(struct node_column *));
+    struct node_column **key = node_arena_alloc(&table->arena,
+                                                (count + 1u) * sizeof(struct node_column *));
     uint16_t position = 0;
     for (const struct name_list *name = names; name != NULL; name = name->next) {
         struct column_ast *ast = find_ast(statement, name->name);
         if (ast == NULL)
-            return node_query_fail(query, ERROR_INVALID, "Unknown definition %.*s referenced in PRIMARY KEY", SLICE_ARG(name->name));
+            return node_query_fail(query, ERROR_INVALID,
+                                   "Unknown definition %.*s referenced in PRIMARY KEY",
+                                   SLICE_ARG(name->name));
         if (ast->primary)
-            return node_query_fail(query, ERROR_INVALID, "Multiple definition of identifier %.*s", SLICE_ARG(name->name));
+            return node_query_fail(query, ERROR_INVALID, "Multiple definition of identifier %.*s",
+                                   SLICE_ARG(name->name));
         if (ast->is_static)
-            return node_query_fail(query, ERROR_INVALID, "Static column %.*s cannot be part of the PRIMARY KEY", SLICE_ARG(name->name));
+            return node_query_fail(query, ERROR_INVALID,
+                                   "Static column %.*s cannot be part of the PRIMARY KEY",
+                                   SLICE_ARG(name->name));
         ast->primary = true;
-        const struct node_type *type = node_type_resolve(query, ast->type, table->keyspace, &table->arena, false);
+        const struct node_type *type = node_type_resolve(query, ast->type, table->keyspace,
+                                                         &table->arena, false);
         if (type == NULL)
             return false;
         if (type->kind == TYPE_COUNTER)
-            return node_query_fail(query, ERROR_INVALID, "counter type is not supported for PRIMARY KEY column '%.*s'", SLICE_ARG(name->name));
-        if (type->kind == TYPE_DURATION)
-            return node_query_fail(query, ERROR_INVALID, "duration type is not supported for PRIMARY KEY column '%.*s'", SLICE_ARG(name->name));
-        if (node_type_is_multi(type) || (type->kind == TYPE_UDT && !type->frozen))
-            return node_query_fail(query, ERROR_INVALID, "Invalid non-frozen %s type for PRIMARY KEY column '%.*s'", type->kind == TYPE_UDT ? "user-defined" : "collection",
+            return node_query_fail(query, ERROR_INVALID,
+                                   "counter type is not supported for PRIMARY KEY column '%.*s'",
                                    SLICE_ARG(name->name));
+        if (type->kind == TYPE_DURATION)
+            return node_query_fail(query, ERROR_INVALID,
+                                   "duration type is not supported for PRIMARY KEY column '%.*s'",
+                                   SLICE_ARG(name->name));
+        if (node_type_is_multi(type) || (type->kind == TYPE_UDT && !type->frozen))
+            return node_query_fail(
+                query, ERROR_INVALID, "Invalid non-frozen %s type for PRIMARY KEY column '%.*s'",
+                type->kind == TYPE_UDT ? "user-defined" : "collection", SLICE_ARG(name->name));
         struct node_column *column = add_column(table, name->name, type, kind);
         column->position = position;
         key[position++] = column;
@@ -106,18 +121,26 @@ static bool add_key(struct query *query, const struct statement *statement, stru
     return true;
 }
 
-static bool apply_clustering_order(struct query *query, const struct statement *statement, struct node_table *table)
+static bool apply_clustering_order(struct query *query, const struct statement *statement,
+                                   struct node_table *table)
 {
     uint16_t index = 0;
-    for (const struct name_list *name = statement->clustering_order; name != NULL; name = name->next, ++index) {
-        if (index >= table->shape.clustering_count || !slice_equal(table->clustering_key[index]->name, name->name))
-            return node_query_fail(query, ERROR_INVALID, "Clustering key columns must exactly match columns in CLUSTERING ORDER BY directive");
+    for (const struct name_list *name = statement->clustering_order; name != NULL;
+         name = name->next, ++index) {
+        if (index >= table->shape.clustering_count ||
+            !slice_equal(table->clustering_key[index]->name, name->name))
+            return node_query_fail(
+                query, ERROR_INVALID,
+                "Clustering key columns must exactly match columns in CLUSTERING ORDER BY directive");
         table->clustering_key[index]->reversed = name->descending;
     }
     if (index != 0 && index != table->shape.clustering_count)
-        return node_query_fail(query, ERROR_INVALID, "Missing CLUSTERING ORDER for column %.*s", SLICE_ARG(table->clustering_key[index]->name));
-    const struct node_type **types = node_arena_alloc(&table->arena, (table->shape.clustering_count + 1u) * sizeof *types);
-    bool *reversed = node_arena_alloc(&table->arena, (table->shape.clustering_count + 1u) * sizeof *reversed);
+        return node_query_fail(query, ERROR_INVALID, "Missing CLUSTERING ORDER for column %.*s",
+                               SLICE_ARG(table->clustering_key[index]->name));
+    const struct node_type **types = node_arena_alloc(
+        &table->arena, (table->shape.clustering_count + 1u) * sizeof *types);
+    bool *reversed = node_arena_alloc(&table->arena,
+                                      (table->shape.clustering_count + 1u) * sizeof *reversed);
     for (uint16_t i = 0; i < table->shape.clustering_count; ++i) {
         types[i] = table->clustering_key[i]->type;
         reversed[i] = table->clustering_key[i]->reversed;
@@ -127,43 +150,75 @@ static bool apply_clustering_order(struct query *query, const struct statement *
     return true;
 }
 
-static bool add_others(struct query *query, const struct statement *statement, struct node_table *table)
+static bool add_others(struct query *query, const struct statement *statement,
+                       struct node_table *table)
 {
     bool counters = false, others = false;
     for (struct column_ast *ast = statement->columns; ast != NULL; ast = ast->next) {
         if (ast->primary)
             continue;
         if (ast->is_static && table->shape.clustering_count == 0)
-            return node_query_fail(query, ERROR_INVALID, "Static columns are only useful (and thus allowed) if the table has at least one clustering column");
-        const struct node_type *type = node_type_resolve(query, ast->type, table->keyspace, &table->arena, false);
+            return node_query_fail(
+                query, ERROR_INVALID,
+                "Static columns are only useful (and thus allowed) if the table has at least one clustering column");
+        const struct node_type *type = node_type_resolve(query, ast->type, table->keyspace,
+                                                         &table->arena, false);
         if (type == NULL)
             return false;
         counters = counters || type->kind == TYPE_COUNTER;
         others = others || type->kind != TYPE_COUNTER;
         if (node_column_find(table, ast->name) != NULL)
-            return node_query_fail(query, ERROR_INVALID, "Multiple definition of identifier %.*s", SLICE_ARG(ast->name));
-        link_column(table, add_column(table, ast->name, type, ast->is_static ? COLUMN_STATIC : COLUMN_REGULAR));
+            return node_query_fail(query, ERROR_INVALID, "Multiple definition of identifier %.*s",
+                                   SLICE_ARG(ast->name));
+        link_column(table, add_column(table, ast->name, type,
+                                      ast->is_static ? COLUMN_STATIC : COLUMN_REGULAR));
     }
     if (counters && others)
-        return node_query_fail(query, ERROR_INVALID, "Cannot mix counter and non counter columns in the same table");
+        return node_query_fail(query, ERROR_INVALID,
+                               "Cannot mix counter and non counter columns in the same table");
     table->is_counter = counters;
     return true;
 }
 
-static bool apply_options(struct query *query, const struct statement *statement, struct node_table *table)
+static bool apply_options(struct query *query, const struct statement *statement,
+                          struct node_table *table)
 {
-    for (const struct option_list *option = statement->options; option != NULL; option = option->next) {
-        static const char *const known[] = {"comment", "default_time_to_live", "gc_grace_seconds", "compaction", "compression", "caching", "bloom_filter_fp_chance",
-                                            "crc_check_chance", "memtable_flush_period_in_ms", "min_index_interval", "max_index_interval", "speculative_retry",
-                                            "additional_write_policy", "read_repair", "read_repair_chance", "dclocal_read_repair_chance", "id", "cdc", "extensions",
-                                            "memtable", "allow_auto_snapshot", "incremental_backups", "tombstone_gc", "paxos_grace_seconds", "synchronous_updates"};
+    for (const struct option_list *option = statement->options; option != NULL;
+         option = option->next) {
+        static const char *const known[] = {"comment",
+                                            "default_time_to_live",
+                                            "gc_grace_seconds",
+                                            "compaction",
+                                            "compression",
+                                            "caching",
+                                            "bloom_filter_fp_chance",
+                                            "crc_check_chance",
+                                            "memtable_flush_period_in_ms",
+                                            "min_index_interval",
+                                            "max_index_interval",
+                                            "speculative_retry",
+                                            "additional_write_policy",
+                                            "read_repair",
+                                            "read_repair_chance",
+                                            "dclocal_read_repair_chance",
+                                            "id",
+                                            "cdc",
+                                            "extensions",
+                                            "memtable",
+                                            "allow_auto_snapshot",
+                                            "incremental_backups",
+                                            "tombstone_gc",
+                                            "paxos_grace_seconds",
+                                            "synchronous_updates"};
         bool fine = false;
         for (size_t i = 0; i < sizeof known / sizeof known[0]; ++i)
             fine = fine || slice_is(option->name, known[i]);
         if (!fine)
-            return node_query_fail(query, ERROR_SYNTAX, "Unknown property '%.*s'", SLICE_ARG(option->name));
+            return node_query_fail(query, ERROR_SYNTAX, "Unknown property '%.*s'",
+                                   SLICE_ARG(option->name));
         struct out number = {0};
-        bool numeric = option->value->kind == TERM_INTEGER && node_literal_integer(&node_type_int, option->value->text, &number);
+        bool numeric = option->value->kind == TERM_INTEGER &&
+                       node_literal_integer(&node_type_int, option->value->text, &number);
         if (slice_is(option->name, "comment"))
             table->comment = node_arena_copy(&table->arena, option->value->text);
         else if (numeric && slice_is(option->name, "default_time_to_live"))
@@ -177,20 +232,26 @@ static bool apply_options(struct query *query, const struct statement *statement
 
 /* --- tables ------------------------------------------------------------------------------------------------------------------ */
 
-static bool fill_table(struct query *query, const struct statement *statement, struct node_table *table)
+static bool fill_table(struct query *query, const struct statement *statement,
+                       struct node_table *table)
 {
     for (struct column_ast *ast = statement->columns; ast != NULL; ast = ast->next) {
         ast->primary = false;
         if (find_ast(statement, ast->name) != ast)
-            return node_query_fail(query, ERROR_INVALID, "Multiple definition of identifier %.*s", SLICE_ARG(ast->name));
+            return node_query_fail(query, ERROR_INVALID, "Multiple definition of identifier %.*s",
+                                   SLICE_ARG(ast->name));
     }
     if (statement->partition_key == NULL)
-        return node_query_fail(query, ERROR_INVALID, "No PRIMARY KEY specifed (exactly one required)");
-    return add_key(query, statement, table, statement->partition_key, COLUMN_PARTITION) && add_key(query, statement, table, statement->clustering_key, COLUMN_CLUSTERING) &&
-           apply_clustering_order(query, statement, table) && add_others(query, statement, table) && apply_options(query, statement, table);
+        return node_query_fail(query, ERROR_INVALID,
+                               "No PRIMARY KEY specifed (exactly one required)");
+    return add_key(query, statement, table, statement->partition_key, COLUMN_PARTITION) &&
+           add_key(query, statement, table, statement->clustering_key, COLUMN_CLUSTERING) &&
+           apply_clustering_order(query, statement, table) && add_others(query, statement, table) &&
+           apply_options(query, statement, table);
 }
 
-static bool create_table(struct query *query, const struct statement *statement, struct node_keyspace *keyspace)
+static bool create_table(struct query *query, const struct statement *statement,
+                         struct node_keyspace *keyspace)
 {
     struct node_engine *engine = query->engine;
     if (node_table_find(keyspace, statement->name) != NULL) {
@@ -200,8 +261,9 @@ static bool create_table(struct query *query, const struct statement *statement,
         }
         query->error_keyspace = keyspace->name;
         query->error_table = node_arena_copy(query->arena, statement->name);
-        return node_query_fail(query, ERROR_ALREADY_EXISTS, "Cannot add already existing table \"%.*s\" to keyspace \"%.*s\"", SLICE_ARG(statement->name),
-                               SLICE_ARG(keyspace->name));
+        return node_query_fail(query, ERROR_ALREADY_EXISTS,
+                               "Cannot add already existing table \"%.*s\" to keyspace \"%.*s\"",
+                               SLICE_ARG(statement->name), SLICE_ARG(keyspace->name));
     }
     struct node_arena arena = {0};
     struct node_table *table = node_arena_alloc(&arena, sizeof *table);
@@ -239,7 +301,8 @@ void node_table_free(struct node_engine *engine, struct node_table *table)
     node_arena_fini(&arena);
 }
 
-static bool drop_table(struct query *query, struct node_keyspace *keyspace, struct node_table *table)
+static bool drop_table(struct query *query, struct node_keyspace *keyspace,
+                       struct node_table *table)
 {
     cqlring_bytes name = node_arena_copy(query->arena, table->name);
     struct node_table **at = &keyspace->tables;
@@ -254,18 +317,26 @@ static bool drop_table(struct query *query, struct node_keyspace *keyspace, stru
 
 /* --- ALTER TABLE ------------------------------------------------------------------------------------------------------------- */
 
-static bool alter_add(struct query *query, struct node_table *table, const struct column_ast *ast, bool if_not_exists)
+static bool alter_add(struct query *query, struct node_table *table, const struct column_ast *ast,
+                      bool if_not_exists)
 {
     if (node_column_find(table, ast->name) != NULL)
-        return if_not_exists || node_query_fail(query, ERROR_INVALID, "Column with name '%.*s' already exists", SLICE_ARG(ast->name));
-    const struct node_type *type = node_type_resolve(query, ast->type, table->keyspace, &table->arena, false);
+        return if_not_exists ||
+               node_query_fail(query, ERROR_INVALID, "Column with name '%.*s' already exists",
+                               SLICE_ARG(ast->name));
+    const struct node_type *type = node_type_resolve(query, ast->type, table->keyspace,
+                                                     &table->arena, false);
     if (type == NULL)
         return false;
     if ((type->kind == TYPE_COUNTER) != table->is_counter)
-        return node_query_fail(query, ERROR_INVALID, "Cannot have both counter and non-counter columns in one table");
+        return node_query_fail(query, ERROR_INVALID,
+                               "Cannot have both counter and non-counter columns in one table");
     if (ast->is_static && table->shape.clustering_count == 0)
-        return node_query_fail(query, ERROR_INVALID, "Static columns are only useful (and thus allowed) if the table has at least one clustering column");
-    link_column(table, add_column(table, ast->name, type, ast->is_static ? COLUMN_STATIC : COLUMN_REGULAR));
+        return node_query_fail(
+            query, ERROR_INVALID,
+            "Static columns are only useful (and thus allowed) if the table has at least one clustering column");
+    link_column(
+        table, add_column(table, ast->name, type, ast->is_static ? COLUMN_STATIC : COLUMN_REGULAR));
     return true;
 }
 
@@ -273,9 +344,12 @@ static bool alter_drop(struct query *query, struct node_table *table, cqlring_by
 {
     struct node_column *column = node_column_find(table, name);
     if (column == NULL)
-        return node_query_fail(query, ERROR_INVALID, "Column %.*s was not found in table '%.*s.%.*s'", SLICE_ARG(name), SLICE_ARG(table->keyspace->name), SLICE_ARG(table->name));
+        return node_query_fail(query, ERROR_INVALID,
+                               "Column %.*s was not found in table '%.*s.%.*s'", SLICE_ARG(name),
+                               SLICE_ARG(table->keyspace->name), SLICE_ARG(table->name));
     if (column->kind <= COLUMN_CLUSTERING)
-        return node_query_fail(query, ERROR_INVALID, "Cannot drop PRIMARY KEY column %.*s", SLICE_ARG(name));
+        return node_query_fail(query, ERROR_INVALID, "Cannot drop PRIMARY KEY column %.*s",
+                               SLICE_ARG(name));
     node_storage_drop_slot(&table->storage, column->kind == COLUMN_STATIC, column->position);
     struct node_column **at = &table->columns;
     while (*at != column)
@@ -285,24 +359,31 @@ static bool alter_drop(struct query *query, struct node_table *table, cqlring_by
     return true;
 }
 
-static bool alter_rename(struct query *query, struct node_table *table, const struct column_ast *ast)
+static bool alter_rename(struct query *query, struct node_table *table,
+                         const struct column_ast *ast)
 {
     struct node_column *column = node_column_find(table, ast->name);
     if (column == NULL || column->kind > COLUMN_CLUSTERING)
-        return node_query_fail(query, ERROR_INVALID, "Cannot rename column %.*s: only PRIMARY KEY columns can be renamed", SLICE_ARG(ast->name));
+        return node_query_fail(query, ERROR_INVALID,
+                               "Cannot rename column %.*s: only PRIMARY KEY columns can be renamed",
+                               SLICE_ARG(ast->name));
     if (node_column_find(table, ast->new_name) != NULL)
-        return node_query_fail(query, ERROR_INVALID, "Cannot rename column %.*s to %.*s: it exists", SLICE_ARG(ast->name), SLICE_ARG(ast->new_name));
+        return node_query_fail(query, ERROR_INVALID, "Cannot rename column %.*s to %.*s: it exists",
+                               SLICE_ARG(ast->name), SLICE_ARG(ast->new_name));
     column->name = node_arena_copy(&table->arena, ast->new_name);
     return true;
 }
 
 /* The old cells go: they are not of the new type. */
-static bool alter_type_of(struct query *query, struct node_table *table, const struct column_ast *ast)
+static bool alter_type_of(struct query *query, struct node_table *table,
+                          const struct column_ast *ast)
 {
     struct node_column *column = node_column_find(table, ast->name);
     if (column == NULL || column->kind <= COLUMN_CLUSTERING)
-        return node_query_fail(query, ERROR_INVALID, "Altering of types is not allowed for %.*s", SLICE_ARG(ast->name));
-    const struct node_type *type = node_type_resolve(query, ast->type, table->keyspace, &table->arena, false);
+        return node_query_fail(query, ERROR_INVALID, "Altering of types is not allowed for %.*s",
+                               SLICE_ARG(ast->name));
+    const struct node_type *type = node_type_resolve(query, ast->type, table->keyspace,
+                                                     &table->arena, false);
     if (type == NULL)
         return false;
     bool is_static = column->kind == COLUMN_STATIC;
@@ -312,7 +393,8 @@ static bool alter_type_of(struct query *query, struct node_table *table, const s
     return true;
 }
 
-static bool alter_table(struct query *query, const struct statement *statement, struct node_table *table)
+static bool alter_table(struct query *query, const struct statement *statement,
+                        struct node_table *table)
 {
     /* Whoever has prepared a statement of this table must prepare it again, as with Cassandra. */
     if (statement->alter != ALTER_OPTIONS)
@@ -336,11 +418,13 @@ static bool alter_table(struct query *query, const struct statement *statement, 
 
 /* --- indexes: taken note of; queries that use them filter -------------------------------------------------------------------- */
 
-static bool create_index(struct query *query, const struct statement *statement, struct node_table *table)
+static bool create_index(struct query *query, const struct statement *statement,
+                         struct node_table *table)
 {
     struct node_column *column = node_column_find(table, statement->index_target);
     if (column == NULL)
-        return node_query_fail(query, ERROR_INVALID, "Column '%.*s' doesn't exist", SLICE_ARG(statement->index_target));
+        return node_query_fail(query, ERROR_INVALID, "Column '%.*s' doesn't exist",
+                               SLICE_ARG(statement->index_target));
     struct out name = {0};
     if (statement->name.size > 0)
         out_slice(&name, statement->name);
@@ -348,7 +432,8 @@ static bool create_index(struct query *query, const struct statement *statement,
         node_out_printf(&name, "%.*s_%.*s_idx", SLICE_ARG(table->name), SLICE_ARG(column->name));
     cqlring_bytes wanted = node_arena_copy(&table->arena, out_view(&name, 0));
     node_out_fini(&name);
-    for (const struct node_table *other = table->keyspace->tables; other != NULL; other = other->next) {
+    for (const struct node_table *other = table->keyspace->tables; other != NULL;
+         other = other->next) {
         for (const struct node_index *index = other->indexes; index != NULL; index = index->next) {
             if (!slice_equal(index->name, wanted))
                 continue;
@@ -356,7 +441,8 @@ static bool create_index(struct query *query, const struct statement *statement,
                 node_put_void(query->body);
                 return true;
             }
-            return node_query_fail(query, ERROR_INVALID, "Index '%.*s' already exists", SLICE_ARG(wanted));
+            return node_query_fail(query, ERROR_INVALID, "Index '%.*s' already exists",
+                                   SLICE_ARG(wanted));
         }
     }
     struct node_index *index = node_arena_alloc(&table->arena, sizeof *index);
@@ -371,7 +457,8 @@ static bool create_index(struct query *query, const struct statement *statement,
     return true;
 }
 
-static bool drop_index(struct query *query, const struct statement *statement, struct node_keyspace *keyspace)
+static bool drop_index(struct query *query, const struct statement *statement,
+                       struct node_keyspace *keyspace)
 {
     for (struct node_table *table = keyspace->tables; table != NULL; table = table->next) {
         for (struct node_index **at = &table->indexes; *at != NULL; at = &(*at)->next) {
@@ -381,7 +468,8 @@ static bool drop_index(struct query *query, const struct statement *statement, s
             *at = (*at)->next;
             if (column != NULL)
                 column->indexed = false;
-            for (const struct node_index *index = table->indexes; column != NULL && index != NULL; index = index->next)
+            for (const struct node_index *index = table->indexes; column != NULL && index != NULL;
+                 index = index->next)
                 column->indexed = column->indexed || slice_equal(index->column, column->name);
             node_system_write_table(query->engine, table, query->now_us);
             node_schema_changed(query, "UPDATED", "TABLE", keyspace->name, table->name);
@@ -392,23 +480,27 @@ static bool drop_index(struct query *query, const struct statement *statement, s
         node_put_void(query->body);
         return true;
     }
-    return node_query_fail(query, ERROR_INVALID, "Index '%.*s.%.*s' doesn't exist'", SLICE_ARG(keyspace->name), SLICE_ARG(statement->name));
+    return node_query_fail(query, ERROR_INVALID, "Index '%.*s.%.*s' doesn't exist'",
+                           SLICE_ARG(keyspace->name), SLICE_ARG(statement->name));
 }
 
-bool node_run_table_schema(struct query *query, struct statement *statement, struct node_keyspace *keyspace)
+bool node_run_table_schema(struct query *query, struct statement *statement,
+                           struct node_keyspace *keyspace)
 {
     if (statement->kind == STATEMENT_CREATE_TABLE)
         return create_table(query, statement, keyspace);
     if (statement->kind == STATEMENT_DROP_INDEX)
         return drop_index(query, statement, keyspace);
-    cqlring_bytes name = statement->kind == STATEMENT_CREATE_INDEX ? statement->index_table : statement->name;
+    cqlring_bytes name = statement->kind == STATEMENT_CREATE_INDEX ? statement->index_table
+                                                                   : statement->name;
     struct node_table *table = node_table_find(keyspace, name);
     if (table == NULL) {
         if (statement->if_exists) {
             node_put_void(query->body);
             return true;
         }
-        return node_query_fail(query, ERROR_INVALID, "Table '%.*s.%.*s' doesn't exist", SLICE_ARG(keyspace->name), SLICE_ARG(name));
+        return node_query_fail(query, ERROR_INVALID, "Table '%.*s.%.*s' doesn't exist",
+                               SLICE_ARG(keyspace->name), SLICE_ARG(name));
     }
     switch (statement->kind) {
     case STATEMENT_ALTER_TABLE: return alter_table(query, statement, table);

@@ -22,76 +22,15 @@ struct select_run {
     uint64_t partition_given;       /* in the current one */
     uint64_t page_left;
     uint32_t count;
-    bool more;                      /* the page is full and another row exists */
-    size_t last_row_at;             /* where the last row starts in the rows' buffer */
+    bool more;          /* the page is full and another row exists */
+    size_t last_row_at; /* where the last row starts in the rows' buffer */
     struct aggregate *aggregate;
-    /* where the page stopped */
-    const struct node_partition *last_partition;
-    const struct node_row *last_row;
-    uint64_t last_partition_given;
-    /* where to go on */
-    bool resume;
-    int64_t resume_token;
-    cqlring_bytes resume_key, resume_row;
-    bool resume_has_row;
-    uint64_t resume_given;
-    struct value_list in_values;    /* IN of the last restricted clustering column */
+    struct paging_point from; /* where the page begins */
+    struct paging_point last; /* its last row so far; where it began while there is none */
+    struct value_list in_values; /* IN of the last restricted clustering column */
     uint16_t in_position;
-    struct node_arena *outer;       /* the query's, while rows use their own */
+    struct node_arena *outer; /* the query's, while rows use their own */
 };
-
-/* --- paging state ----------------------------------------------------------------------------------------------------------- */
-
-static uint64_t statement_hash(const struct select_run *run)
-{
-    const struct node_table *table = run->statement->table;
-    return run->plan->hash ^ cqr_load_u64(table->id) ^ cqr_load_u64(table->id + 8);
-}
-
-static cqlring_bytes paging_encode(const struct select_run *run)
-{
-    struct out out = {0};
-    out_u16(&out, PAGING_MAGIC);
-    out_u64(&out, statement_hash(run));
-    out_u8(&out, run->query->version);
-    bool moved = run->last_partition != NULL; /* else (an empty page) it goes on where it began */
-    out_u8(&out, moved || run->resume);
-    out_u64(&out, (uint64_t)(moved ? run->last_partition->token : run->resume_token));
-    out_string(&out, moved ? slice_of(run->last_partition->key, run->last_partition->key_size) : run->resume_key);
-    out_u8(&out, moved ? run->last_row != NULL : run->resume_has_row);
-    out_bytes(&out, !moved ? run->resume_row : run->last_row == NULL ? SLICE_NULL : slice_of(run->last_row->key, run->last_row->key_size));
-    out_u64(&out, run->limit);
-    out_u64(&out, moved ? run->last_partition_given : run->resume_given);
-    out_u32(&out, cqr_crc32(out.data, (uint32_t)out.size));
-    cqlring_bytes state = node_arena_copy(run->outer, out_view(&out, 0));
-    node_out_fini(&out);
-    return state;
-}
-
-static bool paging_decode(struct select_run *run, cqlring_bytes state)
-{
-    struct reader reader;
-    cqr_reader_init(&reader, state.data, (uint32_t)state.size);
-    bool fine = state.size > 20 && cqr_crc32(slice_data(state), (uint32_t)state.size - 4) == cqr_load_u32(slice_data(state) + state.size - 4);
-    fine = fine && cqr_get_u16(&reader) == PAGING_MAGIC;
-    if (fine && cqr_get_u64(&reader) != statement_hash(run))
-        return node_query_fail(run->query, ERROR_PROTOCOL, "Invalid value for the paging state: it is another statement's");
-    fine = fine && cqr_get_u8(&reader) == run->query->version;
-    if (fine) {
-        run->resume = cqr_get_u8(&reader) != 0;
-        run->resume_token = (int64_t)cqr_get_u64(&reader);
-        run->resume_key = cqr_get_string(&reader);
-        run->resume_has_row = cqr_get_u8(&reader) != 0;
-        run->resume_row = cqr_get_bytes(&reader);
-        run->limit = cqr_get_u64(&reader);
-        run->partition_given = run->resume_given = cqr_get_u64(&reader);
-        if (run->resume_row.size < 0)
-            run->resume_row = slice_of("", 0);
-    }
-    if (!fine || reader.failed)
-        return node_query_fail(run->query, ERROR_PROTOCOL, "Invalid value for the paging state");
-    return true;
-}
 
 /* --- one row ------------------------------------------------------------------------------------------------------------------ */
 
@@ -103,10 +42,12 @@ static void put_writetime(struct select_run *run, const struct selector *selecto
     const struct node_row *row = fixed ? run->view.partition->fixed : run->view.row;
     int64_t deleted_at = fixed ? run->view.fixed_deleted_at : run->view.row_deleted_at;
     const struct node_cell *cell = NULL;
-    if (row != NULL && column->position < row->slot_count && row->slots[column->position].cell != NULL) {
+    if (row != NULL && column->position < row->slot_count &&
+        row->slots[column->position].cell != NULL) {
         if (node_type_is_multi(column->type)) {
             uint32_t index = 0;
-            const struct node_element *element = node_multi_next(row->slots[column->position].multi, deleted_at, run->view.now, &index);
+            const struct node_element *element = node_multi_next(row->slots[column->position].multi,
+                                                                 deleted_at, run->view.now, &index);
             cell = element == NULL ? NULL : element->cell;
         } else {
             cell = row->slots[column->position].cell;
@@ -142,7 +83,8 @@ static bool put_row(struct select_run *run)
         out_bytes(body, slice_text("extra"));
     ++run->count;
     if (body->size > SELECT_BODY_MAX)
-        return node_query_fail(run->query, ERROR_INVALID, "The answer is too large: use a page size");
+        return node_query_fail(run->query, ERROR_INVALID,
+                               "The answer is too large: use a page size");
     return true;
 }
 
@@ -181,9 +123,14 @@ static bool take_row(struct select_run *run)
 static bool within(const struct select_run *run, const struct node_row *row, bool *beyond)
 {
     cqlring_bytes key = slice_of(row->key, row->key_size);
-    int low = run->lower.parts == 0 ? 1 : node_row_compare_bound(&run->statement->table->shape, key, &run->lower);
-    int high = run->upper.parts == 0 ? -1 : node_row_compare_bound(&run->statement->table->shape, key, &run->upper);
-    bool above = low > 0 || (low == 0 && run->lower.inclusive), below = high < 0 || (high == 0 && run->upper.inclusive);
+    int low = run->lower.parts == 0
+                  ? 1
+                  : node_row_compare_bound(&run->statement->table->shape, key, &run->lower);
+    int high = run->upper.parts == 0
+                   ? -1
+                   : node_row_compare_bound(&run->statement->table->shape, key, &run->upper);
+    bool above = low > 0 || (low == 0 && run->lower.inclusive),
+         below = high < 0 || (high == 0 && run->upper.inclusive);
     *beyond = run->plan->reversed ? !above : !below;
     return above && below;
 }
@@ -214,30 +161,36 @@ static void view_partition(struct select_run *run, const struct node_partition *
     run->view.partition = partition;
     run->view.row = NULL;
     run->view.row_deleted_at = NODE_NO_TIME;
-    run->view.fixed_deleted_at = partition->fixed == NULL ? NODE_NO_TIME : node_row_deleted_at(partition, partition->fixed);
+    run->view.fixed_deleted_at = partition->fixed == NULL
+                                     ? NODE_NO_TIME
+                                     : node_row_deleted_at(partition, partition->fixed);
 }
 
-static struct order_at first_row(const struct select_run *run, const struct node_partition *partition, bool resumed)
+static struct order_at first_row(const struct select_run *run,
+                                 const struct node_partition *partition, bool resumed)
 {
     const struct node_storage *storage = run->view.storage;
     const struct node_shape *shape = &run->statement->table->shape;
     if (!run->plan->reversed) {
         struct node_bound start = run->lower;
         if (resumed)
-            start = (struct node_bound){.key = run->resume_row, .parts = shape->clustering_count, .inclusive = false};
+            start = (struct node_bound){
+                .key = run->resume_row, .parts = shape->clustering_count, .inclusive = false};
         return node_row_seek(storage, partition, &start);
     }
     /* Backwards: the first row that is behind the upper bound, then one step back. */
     struct node_bound end = run->upper;
     end.inclusive = !run->upper.inclusive && run->upper.parts > 0;
     if (resumed)
-        end = (struct node_bound){.key = run->resume_row, .parts = shape->clustering_count, .inclusive = true};
+        end = (struct node_bound){
+            .key = run->resume_row, .parts = shape->clustering_count, .inclusive = true};
     if (end.parts == 0)
         return (struct order_at){partition->rows.chunk_count, 0};
     return node_row_seek(storage, partition, &end);
 }
 
-static bool run_rows(struct select_run *run, const struct node_partition *partition, bool resumed, bool *any)
+static bool run_rows(struct select_run *run, const struct node_partition *partition, bool resumed,
+                     bool *any)
 {
     struct order_at at = first_row(run, partition, resumed);
     bool reversed = run->plan->reversed;
@@ -275,20 +228,23 @@ static bool run_rows(struct select_run *run, const struct node_partition *partit
 /* false: the page is full, or failed. */
 static bool run_partition(struct select_run *run, const struct node_partition *partition)
 {
-    bool resumed = run->resume && partition->token == run->resume_token && slice_equal(slice_of(partition->key, partition->key_size), run->resume_key);
+    bool resumed = run->resume && partition->token == run->resume_token &&
+                   slice_equal(slice_of(partition->key, partition->key_size), run->resume_key);
     if (!resumed)
         run->partition_given = 0;
     view_partition(run, partition);
     if (run->aggregate != NULL)
         node_aggregate_partition(run->aggregate);
     bool any = false;
-    if (resumed && (run->plan->statics_only || !run->resume_has_row))
+    if (resumed && (run->plan->statics_only || !run->resume_has_row ||
+                    run->statement->table->shape.clustering_count == 0))
         return true;
     if (!run_rows(run, partition, resumed, &any))
         return false;
     bool restricted = run->lower.parts > 0 || run->upper.parts > 0 || run->in_values.values != NULL;
     /* A partition of which only the static row lives is a row with nulls. */
-    if (!any && !resumed && !restricted && node_row_is_live(run->view.storage, partition, partition->fixed, true, run->view.now)) {
+    if (!any && !resumed && !restricted &&
+        node_row_is_live(run->view.storage, partition, partition->fixed, true, run->view.now)) {
         view_partition(run, partition);
         if (run->partition_limit > 0 && !take_row(run))
             return false;
@@ -305,7 +261,8 @@ static bool make_bounds(struct select_run *run)
     const struct key_plan *key = &run->plan->key;
     const struct node_table *table = run->statement->table;
     run->lower = run->upper = (struct node_bound){.key = {"", 0}, .inclusive = true};
-    cqlring_bytes *parts = node_arena_alloc(run->outer, (table->shape.clustering_count + 1u) * sizeof *parts);
+    cqlring_bytes *parts = node_arena_alloc(run->outer,
+                                            (table->shape.clustering_count + 1u) * sizeof *parts);
     uint16_t count = 0;
     for (uint16_t i = 0; i < key->clustering_count; ++i) {
         struct value_list list;
@@ -313,7 +270,8 @@ static bool make_bounds(struct select_run *run)
             return false;
         if (key->clustering[i]->op == OP_EQ && count == i) {
             parts[count++] = list.values[0];
-        } else if (i + 1 == key->clustering_count && key->lower == NULL && key->upper == NULL && key->clustering[i]->op == OP_IN && count == i) {
+        } else if (i + 1 == key->clustering_count && key->lower == NULL && key->upper == NULL &&
+                   key->clustering[i]->op == OP_IN && count == i) {
             run->in_values = list;
             run->in_position = i;
         } else {
@@ -335,28 +293,39 @@ static bool make_bounds(struct select_run *run)
         if (relation == NULL)
             continue;
         cqlring_bytes value;
-        if (!node_term_value(query, relation->value, relation->type, relation->columns->name, &value))
+        if (!node_term_value(query, relation->value, relation->type, relation->columns->name,
+                             &value))
             return false;
         if (value.size < 0)
-            return node_query_fail(query, ERROR_INVALID, "Invalid %s value for column %.*s", value.size == CQLRING_UNSET ? "unset" : "null", SLICE_ARG(relation->columns->name));
+            return node_query_fail(query, ERROR_INVALID, "Invalid %s value for column %.*s",
+                                   value.size == CQLRING_UNSET ? "unset" : "null",
+                                   SLICE_ARG(relation->columns->name));
         uint16_t used = count;
         if (relation->multi) {
             used = 0;
-            for (const struct name_list *name = relation->columns; name != NULL; name = name->next, ++used)
+            for (const struct name_list *name = relation->columns; name != NULL;
+                 name = name->next, ++used)
                 parts[used] = node_tuple_field(value, used);
             for (uint16_t i = 0; i < used; ++i) {
                 if (parts[i].size < 0)
-                    return node_query_fail(query, ERROR_INVALID, "Invalid null value in condition for column %.*s", SLICE_ARG(relation->columns->name));
+                    return node_query_fail(query, ERROR_INVALID,
+                                           "Invalid null value in condition for column %.*s",
+                                           SLICE_ARG(relation->columns->name));
             }
         } else if (count == key->clustering_count) {
             parts[used++] = value;
         } else { /* behind an IN in the middle */
-            return node_query_fail(query, ERROR_INVALID, "Slices behind an IN of a clustering column are not supported here");
+            return node_query_fail(
+                query, ERROR_INVALID,
+                "Slices behind an IN of a clustering column are not supported here");
         }
         bool inclusive = relation->op == OP_GE || relation->op == OP_LE;
-        bool lower = (relation->op == OP_GT || relation->op == OP_GE) != table->clustering_key[relation->columns->column->position]->reversed;
+        bool lower = (relation->op == OP_GT || relation->op == OP_GE) !=
+                     table->clustering_key[relation->columns->column->position]->reversed;
         struct node_bound *bound = lower ? &run->lower : &run->upper;
-        *bound = (struct node_bound){.key = node_compose_clustering(query, parts, used), .parts = used, .inclusive = inclusive};
+        *bound = (struct node_bound){.key = node_compose_clustering(query, parts, used),
+                                     .parts = used,
+                                     .inclusive = inclusive};
     }
     return true;
 }
@@ -364,10 +333,12 @@ static bool make_bounds(struct select_run *run)
 static bool token_value(struct query *query, const struct relation *relation, int64_t *token)
 {
     cqlring_bytes value;
-    if (!node_term_value(query, relation->value, &node_type_bigint, slice_text("partition key token"), &value))
+    if (!node_term_value(query, relation->value, &node_type_bigint,
+                         slice_text("partition key token"), &value))
         return false;
     if (value.size != 8)
-        return node_query_fail(query, ERROR_INVALID, "Invalid null value for the token of the partition key");
+        return node_query_fail(query, ERROR_INVALID,
+                               "Invalid null value for the token of the partition key");
     *token = (int64_t)cqr_load_u64(slice_data(value));
     return true;
 }
@@ -392,12 +363,15 @@ static bool run_scan(struct select_run *run)
     if (key->token_upper != NULL) {
         if (!token_value(run->query, key->token_upper, &high))
             return false;
-        high_open = key->token_upper->op == OP_LT && high != INT64_MIN; /* < the minimum token: the end of the ring */
+        high_open = key->token_upper->op == OP_LT &&
+                    high != INT64_MIN; /* < the minimum token: the end of the ring */
         if (high == INT64_MIN)
             high = INT64_MAX;
     }
     struct node_storage *storage = run->view.storage;
-    struct order_at at = run->resume ? node_partition_seek(storage, run->resume_token, run->resume_key) : node_partition_seek(storage, low, SLICE_NULL);
+    struct order_at at = run->resume
+                             ? node_partition_seek(storage, run->resume_token, run->resume_key)
+                             : node_partition_seek(storage, low, SLICE_NULL);
     for (;; at = node_order_next(&storage->by_token, at)) {
         const struct node_partition *partition = node_order_get(&storage->by_token, at);
         if (partition == NULL || partition->token > high || (high_open && partition->token == high))
@@ -423,11 +397,13 @@ static bool run_keys(struct select_run *run)
             continue;
         reached = true;
         int64_t token = cqr_murmur3(keys[i].data, (uint32_t)keys[i].size);
-        if (!run->statement->table->is_system && !node_check_alive(run->query, run->statement->table->keyspace, token)) {
+        if (!run->statement->table->is_system &&
+            !node_check_alive(run->query, run->statement->table->keyspace, token)) {
             fine = false;
             break;
         }
-        const struct node_partition *partition = node_partition_find(run->view.storage, keys[i], token);
+        const struct node_partition *partition = node_partition_find(run->view.storage, keys[i],
+                                                                     token);
         if (partition != NULL && !run_partition(run, partition)) {
             fine = run->query->code < 0;
             break;
@@ -450,7 +426,8 @@ static bool run_all(struct select_run *run)
 
 /* --- the whole -------------------------------------------------------------------------------------------------------------------- */
 
-static bool limit_value(struct query *query, const struct term *term, const char *what, uint64_t *limit)
+static bool limit_value(struct query *query, const struct term *term, const char *what,
+                        uint64_t *limit)
 {
     *limit = UINT64_MAX;
     if (term == NULL)
@@ -472,22 +449,27 @@ static bool limit_value(struct query *query, const struct term *term, const char
 static bool start(struct select_run *run)
 {
     struct query *query = run->query;
-    if (!limit_value(query, run->statement->partition_limit, "[per_partition_limit]", &run->partition_limit) || !limit_value(query, run->statement->limit, "[limit]", &run->limit) ||
-        !make_bounds(run))
+    if (!limit_value(query, run->statement->partition_limit, "[per_partition_limit]",
+                     &run->partition_limit) ||
+        !limit_value(query, run->statement->limit, "[limit]", &run->limit) || !make_bounds(run))
         return false;
     const struct query_params *params = query->params;
     run->page_left = UINT64_MAX;
     if (params != NULL && params->page_size > 0)
         run->page_left = (uint64_t)params->page_size + query->fault.page_extra;
-    if (params != NULL && params->paging_state.data != NULL && !paging_decode(run, params->paging_state))
+    if (params != NULL && params->paging_state.data != NULL &&
+        !paging_decode(run, params->paging_state))
         return false;
     const struct node_table *table = run->statement->table;
-    if (!table->is_system && !run->plan->key.partition_whole && query->engine->down_count > 0 && !node_check_alive(query, table->keyspace, 0))
+    if (!table->is_system && !run->plan->key.partition_whole && query->engine->down_count > 0 &&
+        !node_check_alive(query, table->keyspace, 0))
         return false;
-    if (run->statement->order_by != NULL && run->plan->key.partition_whole && !run->plan->key.partition_single && params != NULL && params->page_size > 0)
-        return node_query_fail(query, ERROR_INVALID,
-                               "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the ORDER BY or the IN and sort client "
-                               "side, or disable paging for this query");
+    if (run->statement->order_by != NULL && run->plan->key.partition_whole &&
+        !run->plan->key.partition_single && params != NULL && params->page_size > 0)
+        return node_query_fail(
+            query, ERROR_INVALID,
+            "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the ORDER BY or the IN and sort client "
+            "side, or disable paging for this query");
     return true;
 }
 
@@ -499,7 +481,8 @@ static void put_result(struct select_run *run, const struct out *rows)
     bool skip = query->params != NULL && query->params->skip_metadata;
     const uint8_t *changed = NULL;
     static const uint8_t unheard_of[16] = "changed metadata";
-    if (query->with_metadata_id && prepared != NULL && query->metadata_id.data != NULL && !slice_equal(query->metadata_id, slice_of(prepared->metadata_id, 16)))
+    if (query->with_metadata_id && prepared != NULL && query->metadata_id.data != NULL &&
+        !slice_equal(query->metadata_id, slice_of(prepared->metadata_id, 16)))
         changed = prepared->metadata_id;
     if (query->fault.changed || query->fault.changed_bare)
         changed = unheard_of;
@@ -507,7 +490,8 @@ static void put_result(struct select_run *run, const struct out *rows)
         skip = query->fault.changed_bare;
     out_u32(query->body, RESULT_ROWS);
     cqlring_bytes state = run->more ? paging_encode(run) : SLICE_NULL;
-    node_put_columns(query, run->statement->table, run->plan->outputs, run->plan->output_count, skip ? ROWS_NO_METADATA : 0, state, changed);
+    node_put_columns(query, run->statement->table, run->plan->outputs, run->plan->output_count,
+                     skip ? ROWS_NO_METADATA : 0, state, changed);
     out_u32(query->body, run->count);
     out_raw(query->body, rows->data, rows->size);
 }
@@ -517,7 +501,8 @@ static void spoil_cell(const struct select_run *run, struct out *rows)
 {
     struct out whole = {0};
     struct reader reader;
-    cqr_reader_init(&reader, rows->data + run->last_row_at, (uint32_t)(rows->size - run->last_row_at));
+    cqr_reader_init(&reader, rows->data + run->last_row_at,
+                    (uint32_t)(rows->size - run->last_row_at));
     (void)cqr_get_bytes(&reader);
     out_raw(&whole, rows->data, run->last_row_at);
     out_bytes(&whole, slice_text("bad"));
@@ -528,8 +513,11 @@ static void spoil_cell(const struct select_run *run, struct out *rows)
 
 bool node_run_select(struct query *query, struct statement *statement)
 {
-    struct select_run run = {.query = query, .statement = statement, .plan = statement->plan, .outer = query->arena};
-    run.view = (struct row_view){.table = statement->table, .storage = node_storage_of(query, statement->table), .now = node_query_second(query)};
+    struct select_run run = {
+        .query = query, .statement = statement, .plan = statement->plan, .outer = query->arena};
+    run.view = (struct row_view){.table = statement->table,
+                                 .storage = node_storage_of(query, statement->table),
+                                 .now = node_query_second(query)};
     run.resume_key = run.resume_row = slice_of("", 0);
     if (!start(&run))
         return false;
@@ -579,15 +567,22 @@ static void put_made_up(struct out *out, const struct node_type *type, uint32_t 
         return;
     }
     out_u32(out, size);
-    memset(out_room(out, size), type->kind == TYPE_TEXT || type->kind == TYPE_ASCII || type->kind == TYPE_BLOB ? 'x' : 0, size);
+    memset(out_room(out, size),
+           type->kind == TYPE_TEXT || type->kind == TYPE_ASCII || type->kind == TYPE_BLOB ? 'x' : 0,
+           size);
 }
 
-bool node_run_made_up(struct query *query, struct statement *statement, uint32_t rows, uint32_t cell_size)
+bool node_run_made_up(struct query *query, struct statement *statement, uint32_t rows,
+                      uint32_t cell_size)
 {
     if (!node_check_values(query, statement))
         return false;
     node_find_token(query, statement);
-    struct select_run run = {.query = query, .statement = statement, .plan = statement->plan, .outer = query->arena, .count = rows};
+    struct select_run run = {.query = query,
+                             .statement = statement,
+                             .plan = statement->plan,
+                             .outer = query->arena,
+                             .count = rows};
     struct out out = {0};
     for (uint32_t i = 0; i < rows; ++i) {
         for (uint32_t j = 0; j < run.plan->output_count; ++j)

@@ -6,9 +6,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -19,7 +19,13 @@
 
 #include "tests/node/node_tls.h"
 
-enum { READ_SIZE = 256 * 1024, EVENTS_MAX = 256, DRAIN_US = 1000000, RETRY_US = 20000, READS_PER_TURN = 4 };
+enum {
+    READ_SIZE = 256 * 1024,
+    EVENTS_MAX = 256,
+    DRAIN_US = 1000000,
+    RETRY_US = 20000,
+    READS_PER_TURN = 4
+};
 
 enum owner_kind { OWNER_WAKE, OWNER_LISTENER, OWNER_SOCKET };
 
@@ -34,7 +40,7 @@ struct listener {
 struct connection {
     enum owner_kind kind;
     int fd;
-    uint32_t armed;      /* epoll's view */
+    uint32_t armed; /* epoll's view */
     struct node_conn *conn;
     struct node_tls_conn *tls;
     bool tls_wants_write; /* the handshake, or a read, waits for room to write */
@@ -52,7 +58,7 @@ struct node_server {
     bool stopping;
     struct listener listeners[NODE_COUNT_MAX];
     struct connection *connections;
-    int64_t retry_at;    /* a listener could not be opened: again then */
+    int64_t retry_at; /* a listener could not be opened: again then */
     uint8_t buffer[READ_SIZE];
 };
 
@@ -87,7 +93,8 @@ static int listen_at(const struct node_member *member, uint16_t port, uint16_t *
         return -1;
     int on = 1;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, &address.any, size) != 0 || listen(fd, 1024) != 0 || getsockname(fd, &address.any, &size) != 0) {
+    if (bind(fd, &address.any, size) != 0 || listen(fd, 1024) != 0 ||
+        getsockname(fd, &address.any, &size) != 0) {
         int error = errno;
         (void)close(fd);
         errno = error;
@@ -123,14 +130,17 @@ static bool open_listeners(struct node_server *server, char *message, size_t mes
         uint32_t i = 0;
         for (; i < count; ++i) {
             struct node_member *member = &cluster->engine.members[i];
-            uint16_t wanted = i == 0 ? port : (uint16_t)(cluster->engine.members[0].port + (cluster->options.ports_differ ? i : 0));
+            uint16_t wanted = i == 0 ? port
+                                     : (uint16_t)(cluster->engine.members[0].port +
+                                                  (cluster->options.ports_differ ? i : 0));
             server->listeners[i].fd = listen_at(member, wanted, &member->port);
             if (server->listeners[i].fd < 0)
                 break;
         }
         if (i == count)
             return true;
-        (void)snprintf(message, message_size, "cannot listen on %s:%u: %s", cluster->engine.members[i].address, port, strerror(errno));
+        (void)snprintf(message, message_size, "cannot listen on %s:%u: %s",
+                       cluster->engine.members[i].address, port, strerror(errno));
         while (i-- > 0) {
             (void)close(server->listeners[i].fd);
             server->listeners[i].fd = -1;
@@ -162,7 +172,8 @@ static void settle_listeners(struct node_server *server, int64_t now)
                 server->retry_at = now + RETRY_US;
         }
         if (listener->fd >= 0)
-            arm(server, listener, listener->fd, &listener->armed, cluster->nodes[i].frozen_until > now ? 0 : EPOLLIN);
+            arm(server, listener, listener->fd, &listener->armed,
+                cluster->nodes[i].frozen_until > now ? 0 : EPOLLIN);
     }
 }
 
@@ -188,7 +199,8 @@ static void accept_all(struct node_server *server, struct listener *listener)
     for (;;) {
         struct sockaddr_storage peer;
         socklen_t size = sizeof peer;
-        int fd = accept4(listener->fd, (struct sockaddr *)&peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept4(listener->fd, (struct sockaddr *)&peer, &size,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0)
             return;
         int on = 1;
@@ -220,7 +232,8 @@ static void accept_all(struct node_server *server, struct listener *listener)
 static ssize_t receive(struct node_server *server, struct connection *connection)
 {
     if (connection->tls != NULL)
-        return node_tls_read(connection->tls, server->buffer, READ_SIZE, &connection->tls_wants_write);
+        return node_tls_read(connection->tls, server->buffer, READ_SIZE,
+                             &connection->tls_wants_write);
     ssize_t size = recv(connection->fd, server->buffer, READ_SIZE, 0);
     return size >= 0 ? size : errno == EAGAIN || errno == EINTR ? -1 : -2;
 }
@@ -268,7 +281,8 @@ static bool settle(struct node_server *server, struct connection *connection)
     bool frozen = cluster->nodes[conn->node].frozen_until > cluster->now_us;
     bool blocked = false;
     cqlring_bytes bytes = {NULL, 0};
-    while (!frozen && !blocked && !connection->draining && (bytes = node_conn_output_locked(conn)).size > 0) {
+    while (!frozen && !blocked && !connection->draining &&
+           (bytes = node_conn_output_locked(conn)).size > 0) {
         ssize_t size = transmit(connection, bytes);
         if (size == -2) {
             connection_close(server, connection);
@@ -311,7 +325,8 @@ static void handle_events(struct node_server *server, const struct epoll_event *
         } else {
             struct connection *connection = events[i].data.ptr;
             bool there = true;
-            if ((events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0 || connection->tls_wants_write)
+            if ((events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0 ||
+                connection->tls_wants_write)
                 there = read_some(server, connection);
             if (there)
                 (void)settle(server, connection);
@@ -322,7 +337,8 @@ static void handle_events(struct node_server *server, const struct epoll_event *
 /* Everything that no event of epoll brings: replies whose time has come, and changes from outside. */
 static void look_around(struct node_server *server, int64_t now)
 {
-    for (struct connection *connection = server->connections, *next; connection != NULL; connection = next) {
+    for (struct connection *connection = server->connections, *next; connection != NULL;
+         connection = next) {
         next = connection->next;
         node_conn_turn_locked(connection->conn);
         if (connection->draining && connection->drain_until <= now)
@@ -342,9 +358,11 @@ static int64_t next_time(const struct node_server *server)
         if (frozen > cluster->now_us && frozen < due)
             due = frozen;
     }
-    for (const struct connection *connection = server->connections; connection != NULL; connection = connection->next) {
+    for (const struct connection *connection = server->connections; connection != NULL;
+         connection = connection->next) {
         const struct node_conn *conn = connection->conn;
-        if (conn->held_count > 0 && cluster->nodes[conn->node].frozen_until <= cluster->now_us && conn->held[0].due < due)
+        if (conn->held_count > 0 && cluster->nodes[conn->node].frozen_until <= cluster->now_us &&
+            conn->held[0].due < due)
             due = conn->held[0].due;
         if (connection->draining && connection->drain_until < due)
             due = connection->drain_until;
@@ -412,7 +430,8 @@ static void server_free(struct node_server *server)
     node_free(server);
 }
 
-struct node_server *node_server_start(struct node_cluster *cluster, char *message, size_t message_size)
+struct node_server *node_server_start(struct node_cluster *cluster, char *message,
+                                      size_t message_size)
 {
     struct node_server *server = node_zalloc(sizeof *server);
     server->cluster = cluster;
@@ -429,7 +448,8 @@ struct node_server *node_server_start(struct node_cluster *cluster, char *messag
         return NULL;
     }
     if (options->tls_cert != NULL) {
-        server->tls = node_tls_create(options->tls_cert, options->tls_key, options->tls_client_ca, message, message_size);
+        server->tls = node_tls_create(options->tls_cert, options->tls_key, options->tls_client_ca,
+                                      message, message_size);
         if (server->tls == NULL) {
             server_free(server);
             return NULL;
@@ -464,7 +484,8 @@ void node_server_wake(struct node_server *server)
     (void)!write(server->wake_fd, &one, sizeof one);
 }
 
-bool node_server_tls(struct node_server *server, const char *cert, const char *key, const char *client_ca, char *message, size_t message_size)
+bool node_server_tls(struct node_server *server, const char *cert, const char *key,
+                     const char *client_ca, char *message, size_t message_size)
 {
     struct node_tls *tls = node_tls_create(cert, key, client_ca, message, message_size);
     if (tls == NULL)

@@ -12,7 +12,7 @@ struct work {
     struct statement *statement;    /* of EXECUTE or QUERY; NULL: not understood */
     struct node_arena arena;        /* a QUERY's statement */
     struct node_seen seen;
-    cqlring_bytes unknown_id;       /* UNPREPARED */
+    cqlring_bytes unknown_id; /* UNPREPARED */
 };
 
 static bool knows(const struct node_conn *conn, const struct node_prepared *prepared)
@@ -22,7 +22,8 @@ static bool knows(const struct node_conn *conn, const struct node_prepared *prep
 
 /* --- values ------------------------------------------------------------------------------------------------------------------ */
 
-static bool read_values(struct node_cluster *cluster, uint32_t from, uint16_t count, cqlring_bytes raw)
+static bool read_values(struct node_cluster *cluster, uint32_t from, uint16_t count,
+                        cqlring_bytes raw)
 {
     if (from + count > VALUES_MAX)
         return false;
@@ -37,11 +38,13 @@ static bool read_values(struct node_cluster *cluster, uint32_t from, uint16_t co
 static bool read_named_values(struct work *work, const struct request *request)
 {
     const struct statement *statement = work->statement;
-    cqlring_bytes *values = node_arena_alloc(work->query.arena, (statement->bind_count + 1u) * sizeof *values);
+    cqlring_bytes *values = node_arena_alloc(work->query.arena,
+                                             (statement->bind_count + 1u) * sizeof *values);
     bool *given = node_arena_alloc(work->query.arena, statement->bind_count + 1u);
     cqlring_bytes raw = request->values, name, value;
     for (uint16_t i = 0; i < request->value_count; ++i) {
-        if (cqr_next_string(&raw, &name) != CQLRING_OK || cqr_next_value(&raw, &value) != CQLRING_OK)
+        if (cqr_next_string(&raw, &name) != CQLRING_OK ||
+            cqr_next_value(&raw, &value) != CQLRING_OK)
             return node_query_fail(&work->query, ERROR_PROTOCOL, "The values are cut short");
         for (uint16_t j = 0; j < statement->bind_count; ++j) {
             if (slice_equal(statement->binds[j].label, name)) {
@@ -52,7 +55,9 @@ static bool read_named_values(struct work *work, const struct request *request)
     }
     for (uint16_t j = 0; j < statement->bind_count; ++j) {
         if (!given[j])
-            return node_query_fail(&work->query, ERROR_INVALID, "Invalid amount of bind variables: no value for %.*s", SLICE_ARG(statement->binds[j].label));
+            return node_query_fail(&work->query, ERROR_INVALID,
+                                   "Invalid amount of bind variables: no value for %.*s",
+                                   SLICE_ARG(statement->binds[j].label));
     }
     work->query.values = values;
     work->query.value_count = statement->bind_count;
@@ -65,7 +70,8 @@ static bool bind(struct node_conn *conn, struct work *work, const struct request
         return read_named_values(work, request);
     work->query.values = conn->cluster->values;
     work->query.value_count = request->value_count;
-    return read_values(conn->cluster, 0, request->value_count, request->values) || node_query_fail(&work->query, ERROR_PROTOCOL, "The values are cut short");
+    return read_values(conn->cluster, 0, request->value_count, request->values) ||
+           node_query_fail(&work->query, ERROR_PROTOCOL, "The values are cut short");
 }
 
 /* --- counting ----------------------------------------------------------------------------------------------------------------- */
@@ -79,7 +85,8 @@ static void count_routing(struct node_conn *conn, struct work *work)
         return;
     }
     const uint32_t *nodes = NULL;
-    uint32_t count = node_engine_replicas(query->engine, query->token_keyspace, query->token, &nodes);
+    uint32_t count = node_engine_replicas(query->engine, query->token_keyspace, query->token,
+                                          &nodes);
     bool hit = false;
     for (uint32_t i = 0; i < count; ++i)
         hit = hit || nodes[i] == conn->node;
@@ -95,10 +102,12 @@ static bool unprepared(struct work *work, struct node_conn *conn, cqlring_bytes 
 {
     work->unknown_id = id;
     ++conn_counters(conn)->unprepared;
-    return node_query_fail(&work->query, ERROR_UNPREPARED,
-                           "Prepared query with ID %02x%02x%02x%02x… not found (either the query was not prepared on this host (maybe the host has been restarted?) or you have "
-                           "prepared too many queries and it has been evicted from the internal cache)",
-                           id.size > 0 ? slice_data(id)[0] : 0, id.size > 1 ? slice_data(id)[1] : 0, id.size > 2 ? slice_data(id)[2] : 0, id.size > 3 ? slice_data(id)[3] : 0);
+    return node_query_fail(
+        &work->query, ERROR_UNPREPARED,
+        "Prepared query with ID %02x%02x%02x%02x… not found (either the query was not prepared on this host (maybe the host has been restarted?) or you have "
+        "prepared too many queries and it has been evicted from the internal cache)",
+        id.size > 0 ? slice_data(id)[0] : 0, id.size > 1 ? slice_data(id)[1] : 0,
+        id.size > 2 ? slice_data(id)[2] : 0, id.size > 3 ? slice_data(id)[3] : 0);
 }
 
 static bool run_statement(struct node_conn *conn, struct work *work, const struct request *request)
@@ -108,9 +117,11 @@ static bool run_statement(struct node_conn *conn, struct work *work, const struc
     if (!bind(conn, work, request))
         return false;
     const struct node_options *options = &conn->cluster->options;
-    bool made_up = options->mode == NODE_VOID && options->void_rows > 0 && work->statement->kind == STATEMENT_SELECT && !work->statement->table->is_system;
+    bool made_up = options->mode == NODE_VOID && options->void_rows > 0 &&
+                   work->statement->kind == STATEMENT_SELECT && !work->statement->table->is_system;
     if (made_up)
-        return node_run_made_up(&work->query, work->statement, options->void_rows, options->void_cell_size);
+        return node_run_made_up(&work->query, work->statement, options->void_rows,
+                                options->void_cell_size);
     return node_run(&work->query, work->statement);
 }
 
@@ -120,7 +131,8 @@ static bool run_prepare(struct node_conn *conn, struct work *work, const struct 
     if (prepared == NULL)
         return false;
     out_u32(work->query.body, RESULT_PREPARED);
-    node_prepared_encode(prepared, &conn->dialect, work->query.fault.extra_column, work->query.body);
+    node_prepared_encode(prepared, &conn->dialect, work->query.fault.extra_column,
+                         work->query.body);
     return true;
 }
 
@@ -146,7 +158,8 @@ static bool run_batch(struct node_conn *conn, struct work *work, const struct re
                 return false;
         }
         if (!read_values(conn->cluster, from, child.value_count, child.values))
-            return node_query_fail(query, ERROR_INVALID, "The batch has more than 65536 values, or they are cut short");
+            return node_query_fail(query, ERROR_INVALID,
+                                   "The batch has more than 65536 values, or they are cut short");
         parts[i].values = conn->cluster->values + from;
         parts[i].value_count = child.value_count;
         from += child.value_count;
@@ -164,7 +177,8 @@ static void write_trace(struct node_conn *conn, const struct work *work, const u
     char uuid[40];
     size_t at = 0;
     for (int i = 0; i < 16; ++i)
-        at += (size_t)snprintf(uuid + at, sizeof uuid - at, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
+        at += (size_t)snprintf(uuid + at, sizeof uuid - at, "%s%02x",
+                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
     const char *address = conn->cluster->engine.members[conn->node].address;
     static const char *const texts[] = {
         "INSERT INTO system_traces.sessions (session_id, client, command, coordinator, coordinator_port, duration, parameters, request, started_at) VALUES (%s, '127.0.0.1', "
@@ -178,8 +192,14 @@ static void write_trace(struct node_conn *conn, const struct work *work, const u
     conn->cluster->engine.bootstrapping = true;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i) {
         char statement[512];
-        int size = snprintf(statement, sizeof statement, texts[i], uuid, address, (long long)(i == 0 ? work->query.now_us / 1000 : (int64_t)conn->node));
-        struct query query = {.engine = &conn->cluster->engine, .now_us = work->query.now_us, .version = PROTO_V5, .arena = &arena, .body = &body, .code = -1};
+        int size = snprintf(statement, sizeof statement, texts[i], uuid, address,
+                            (long long)(i == 0 ? work->query.now_us / 1000 : (int64_t)conn->node));
+        struct query query = {.engine = &conn->cluster->engine,
+                              .now_us = work->query.now_us,
+                              .version = PROTO_V5,
+                              .arena = &arena,
+                              .body = &body,
+                              .code = -1};
         (void)node_run_text(&query, slice_of(statement, (size_t)size));
         node_arena_reset(&arena);
     }
@@ -189,7 +209,8 @@ static void write_trace(struct node_conn *conn, const struct work *work, const u
     node_out_fini(&text);
 }
 
-static uint8_t put_prefixes(struct node_conn *conn, const struct hand *hand, const struct work *work)
+static uint8_t put_prefixes(struct node_conn *conn, const struct hand *hand,
+                            const struct work *work)
 {
     struct out *out = &conn->reply;
     uint8_t flags = 0;
@@ -205,7 +226,8 @@ static uint8_t put_prefixes(struct node_conn *conn, const struct hand *hand, con
             write_trace(conn, work, id);
     }
     if (hand->strike.warnings != NULL && conn->dialect.version >= PROTO_V4) {
-        uint32_t count = hand->strike.warnings->plan.count == 0 ? 1 : hand->strike.warnings->plan.count;
+        uint32_t count = hand->strike.warnings->plan.count == 0 ? 1
+                                                                : hand->strike.warnings->plan.count;
         flags |= FLAG_WARNING;
         out_u16(out, (uint16_t)count);
         for (uint32_t i = 0; i < count; ++i) {
@@ -244,7 +266,8 @@ static void put_query_error(struct out *out, const struct work *work, uint16_t c
     }
 }
 
-void node_reply_planned_error(struct node_conn *conn, const struct hand *hand, const struct node_fault *plan, uint16_t consistency)
+void node_reply_planned_error(struct node_conn *conn, const struct hand *hand,
+                              const struct node_fault *plan, uint16_t consistency)
 {
     static const struct work none = {0};
     (void)node_reply_begin(conn, OPCODE_ERROR, 0, hand->stream);
@@ -273,8 +296,12 @@ static bool apply_fault(struct node_conn *conn, struct work *work, const struct 
     case NODE_FAULT_UNPREPARED: {
         cqlring_bytes children = hand->request.batch_children;
         struct batch_child child;
-        for (uint32_t i = 0; hand->opcode == OPCODE_BATCH && i < hand->request.batch_count && cqr_request_next_child(&children, &child) == CQLRING_OK; ++i) {
-            struct node_prepared *prepared = child.prepared ? node_prepared_find(work->query.engine, child.text_or_id) : NULL;
+        for (uint32_t i = 0; hand->opcode == OPCODE_BATCH && i < hand->request.batch_count &&
+                             cqr_request_next_child(&children, &child) == CQLRING_OK;
+             ++i) {
+            struct node_prepared *prepared = child.prepared ? node_prepared_find(work->query.engine,
+                                                                                 child.text_or_id)
+                                                            : NULL;
             if (prepared != NULL)
                 node_prepared_forget(work->query.engine, conn->node, prepared);
         }
@@ -295,7 +322,8 @@ static bool apply_fault(struct node_conn *conn, struct work *work, const struct 
     case NODE_FAULT_NO_ROWS: rows->no_rows = true; return true;
     case NODE_FAULT_BAD_CELL: rows->bad_cell = true; return true;
     case NODE_FAULT_FREEZE:
-        conn->cluster->nodes[conn->node].frozen_until = conn->cluster->now_us + fault->plan.delay_us;
+        conn->cluster->nodes[conn->node].frozen_until = conn->cluster->now_us +
+                                                        fault->plan.delay_us;
         conn->cluster->poked = true;
         return true;
     case NODE_FAULT_SILENCE: conn->cluster->nodes[conn->node].silent = true; return true;
@@ -344,11 +372,15 @@ static void run_and_reply(struct node_conn *conn, struct hand *hand, struct work
     size_t from = conn->reply.size;
     bool fine = true;
     if (run) {
-        fine = hand->opcode == OPCODE_PREPARE ? run_prepare(conn, work, request) : hand->opcode == OPCODE_BATCH ? run_batch(conn, work, request) : run_statement(conn, work, request);
+        fine = hand->opcode == OPCODE_PREPARE ? run_prepare(conn, work, request)
+               : hand->opcode == OPCODE_BATCH ? run_batch(conn, work, request)
+                                              : run_statement(conn, work, request);
     } else {
         node_put_void(&conn->reply);
     }
-    bool counts = hand->opcode != OPCODE_PREPARE && !(work->statement != NULL && work->statement->table != NULL && work->statement->table->is_system);
+    bool counts = hand->opcode != OPCODE_PREPARE &&
+                  !(work->statement != NULL && work->statement->table != NULL &&
+                    work->statement->table->is_system);
     if (counts && run)
         count_routing(conn, work);
     node_seen_end(conn, &work->seen);
@@ -362,7 +394,9 @@ static void run_and_reply(struct node_conn *conn, struct hand *hand, struct work
         put_query_error(&conn->reply, work, request->params.consistency);
         ++conn_counters(conn)->errors;
     } else if (work->query.use_keyspace) {
-        size_t size = (size_t)work->query.keyspace.size < sizeof conn->keyspace ? (size_t)work->query.keyspace.size : sizeof conn->keyspace - 1;
+        size_t size = (size_t)work->query.keyspace.size < sizeof conn->keyspace
+                          ? (size_t)work->query.keyspace.size
+                          : sizeof conn->keyspace - 1;
         memcpy(conn->keyspace, work->query.keyspace.data, size);
         conn->keyspace[size] = 0;
     }
@@ -377,8 +411,11 @@ static void run_and_reply(struct node_conn *conn, struct hand *hand, struct work
 static bool reply_void(struct node_conn *conn, const struct hand *hand, struct work *work)
 {
     struct node_cluster *cluster = conn->cluster;
-    bool plain = cluster->options.mode == NODE_VOID && work->prepared != NULL && work->prepared->is_write && cluster->faults == NULL && (hand->flags & FLAG_TRACING) == 0 &&
-                 !hand->request.params.has_names && hand->request.value_count == work->statement->bind_count && cluster->engine.down_count == 0;
+    bool plain = cluster->options.mode == NODE_VOID && work->prepared != NULL &&
+                 work->prepared->is_write && cluster->faults == NULL &&
+                 (hand->flags & FLAG_TRACING) == 0 && !hand->request.params.has_names &&
+                 hand->request.value_count == work->statement->bind_count &&
+                 cluster->engine.down_count == 0;
     if (!plain || !read_values(cluster, 0, hand->request.value_count, hand->request.values))
         return false;
     work->query.values = cluster->values;
@@ -398,22 +435,24 @@ void node_handle_statement(struct node_conn *conn, struct hand *hand)
     struct node_cluster *cluster = conn->cluster;
     const struct request *request = &hand->request;
     struct work work = {
-        .query = {
-            .engine = &cluster->engine,
-            .coordinator = conn->node,
-            .now_us = cluster_wall(cluster),
-            .version = conn->dialect.version,
-            .params = &request->params,
-            .arena = &conn->arena,
-            .body = &conn->reply,
-            .void_mode = cluster->options.mode == NODE_VOID,
-            .with_metadata_id = cqr_dialect_has_metadata_id(&conn->dialect),
-            .metadata_id = request->result_metadata_id,
-            .code = -1,
-        },
+        .query =
+            {
+                .engine = &cluster->engine,
+                .coordinator = conn->node,
+                .now_us = cluster_wall(cluster),
+                .version = conn->dialect.version,
+                .params = &request->params,
+                .arena = &conn->arena,
+                .body = &conn->reply,
+                .void_mode = cluster->options.mode == NODE_VOID,
+                .with_metadata_id = cqr_dialect_has_metadata_id(&conn->dialect),
+                .metadata_id = request->result_metadata_id,
+                .code = -1,
+            },
         .unknown_id = SLICE_NULL,
     };
-    cqlring_bytes keyspace = request->keyspace.size > 0 ? request->keyspace : request->params.keyspace;
+    cqlring_bytes keyspace = request->keyspace.size > 0 ? request->keyspace
+                                                        : request->params.keyspace;
     work.query.keyspace = keyspace.size > 0 ? keyspace : slice_text(conn->keyspace);
     node_seen_begin(conn, hand, &work.seen);
     if (hand->opcode == OPCODE_EXECUTE) {
@@ -422,7 +461,9 @@ void node_handle_statement(struct node_conn *conn, struct hand *hand)
             work.prepared = prepared;
             work.statement = prepared->statement;
             work.query.prepared = prepared;
-            size_t size = (size_t)prepared->text.size < sizeof work.seen.text ? (size_t)prepared->text.size : sizeof work.seen.text - 1;
+            size_t size = (size_t)prepared->text.size < sizeof work.seen.text
+                              ? (size_t)prepared->text.size
+                              : sizeof work.seen.text - 1;
             memcpy(work.seen.text, prepared->text.data, size);
             if (reply_void(conn, hand, &work))
                 return;

@@ -8,7 +8,8 @@ enum { RANGES_MAX = 128, BUCKETS_MIN = 64 };
 
 void node_storage_init(struct node_storage *storage, const struct node_shape *shape)
 {
-    *storage = (struct node_storage){.shape = shape, .list_position = INT64_C(1) << 62, .list_front = INT64_C(1) << 62};
+    *storage = (struct node_storage){
+        .shape = shape, .list_position = INT64_C(1) << 62, .list_front = INT64_C(1) << 62};
 }
 
 static void multi_free(struct node_multi *multi)
@@ -42,7 +43,8 @@ static void row_free(const struct node_type *const *types, struct node_row *row)
 
 static void partition_empty(struct node_storage *storage, struct node_partition *partition)
 {
-    for (struct order_at at = node_order_first(); node_order_get(&partition->rows, at) != NULL; at = node_order_next(&partition->rows, at))
+    for (struct order_at at = node_order_first(); node_order_get(&partition->rows, at) != NULL;
+         at = node_order_next(&partition->rows, at))
         row_free(storage->shape->regular_types, node_order_get(&partition->rows, at));
     node_order_fini(&partition->rows);
     if (partition->fixed != NULL)
@@ -59,7 +61,8 @@ static void partition_empty(struct node_storage *storage, struct node_partition 
 
 void node_storage_clear(struct node_storage *storage)
 {
-    for (struct order_at at = node_order_first(); node_order_get(&storage->by_token, at) != NULL; at = node_order_next(&storage->by_token, at)) {
+    for (struct order_at at = node_order_first(); node_order_get(&storage->by_token, at) != NULL;
+         at = node_order_next(&storage->by_token, at)) {
         struct node_partition *partition = node_order_get(&storage->by_token, at);
         partition_empty(storage, partition);
         node_free(partition);
@@ -73,16 +76,19 @@ void node_storage_clear(struct node_storage *storage)
 
 static uint32_t hash_of(cqlring_bytes key, int64_t token)
 {
-    return (uint32_t)(((uint64_t)token ^ (uint64_t)(uint32_t)key.size) * 0x9E3779B97F4A7C15ULL >> 32);
+    return (uint32_t)(((uint64_t)token ^ (uint64_t)(uint32_t)key.size) * 0x9E3779B97F4A7C15ULL >>
+                      32);
 }
 
-struct node_partition *node_partition_find(const struct node_storage *storage, cqlring_bytes key, int64_t token)
+struct node_partition *node_partition_find(const struct node_storage *storage, cqlring_bytes key,
+                                           int64_t token)
 {
     if (storage->bucket_count == 0)
         return NULL;
     uint32_t hash = hash_of(key, token);
     struct node_partition *partition = storage->buckets[hash & (storage->bucket_count - 1)];
-    while (partition != NULL && (partition->token != token || !slice_equal(slice_of(partition->key, partition->key_size), key)))
+    while (partition != NULL && (partition->token != token ||
+                                 !slice_equal(slice_of(partition->key, partition->key_size), key)))
         partition = partition->next;
     return partition;
 }
@@ -101,12 +107,16 @@ static int compare_partition(const void *item, const void *wanted, const void *c
         return partition->token < place->token ? -1 : 1;
     if (place->key.data == NULL)
         return 1; /* before every key of the token */
-    int32_t size = (int32_t)partition->key_size < place->key.size ? (int32_t)partition->key_size : place->key.size;
+    int32_t size = (int32_t)partition->key_size < place->key.size ? (int32_t)partition->key_size
+                                                                  : place->key.size;
     int order = memcmp(partition->key, place->key.data, (size_t)size);
-    return order != 0 ? order : ((int32_t)partition->key_size > place->key.size) - ((int32_t)partition->key_size < place->key.size);
+    return order != 0 ? order
+                      : ((int32_t)partition->key_size > place->key.size) -
+                            ((int32_t)partition->key_size < place->key.size);
 }
 
-struct order_at node_partition_seek(const struct node_storage *storage, int64_t token, cqlring_bytes key)
+struct order_at node_partition_seek(const struct node_storage *storage, int64_t token,
+                                    cqlring_bytes key)
 {
     bool found;
     struct place place = {token, key};
@@ -118,7 +128,8 @@ static void storage_grow(struct node_storage *storage)
     uint32_t count = storage->bucket_count == 0 ? BUCKETS_MIN : storage->bucket_count * 2;
     struct node_partition **buckets = node_zalloc(count * sizeof(struct node_partition *));
     for (uint32_t i = 0; i < storage->bucket_count; ++i) {
-        for (struct node_partition *partition = storage->buckets[i], *next; partition != NULL; partition = next) {
+        for (struct node_partition *partition = storage->buckets[i], *next; partition != NULL;
+             partition = next) {
             next = partition->next;
             partition->next = buckets[partition->hash & (count - 1)];
             buckets[partition->hash & (count - 1)] = partition;
@@ -129,7 +140,8 @@ static void storage_grow(struct node_storage *storage)
     storage->bucket_count = count;
 }
 
-struct node_partition *node_partition_make(struct node_storage *storage, cqlring_bytes key, int64_t token)
+struct node_partition *node_partition_make(struct node_storage *storage, cqlring_bytes key,
+                                           int64_t token)
 {
     struct node_partition *partition = node_partition_find(storage, key, token);
     if (partition != NULL)
@@ -143,12 +155,16 @@ struct node_partition *node_partition_make(struct node_storage *storage, cqlring
     partition->key_size = (uint32_t)key.size;
     if (key.size > 0)
         memcpy(partition->key, key.data, (size_t)key.size);
-    struct node_partition **bucket = &storage->buckets[partition->hash & (storage->bucket_count - 1)];
+    struct node_partition **bucket = &storage
+                                          ->buckets[partition->hash & (storage->bucket_count - 1)];
     partition->next = *bucket;
     *bucket = partition;
     ++storage->partition_count;
     storage->bytes += sizeof *partition + partition->key_size + 96;
-    node_order_insert(&storage->by_token, node_partition_seek(storage, token, slice_of(partition->key, partition->key_size)), partition);
+    node_order_insert(
+        &storage->by_token,
+        node_partition_seek(storage, token, slice_of(partition->key, partition->key_size)),
+        partition);
     return partition;
 }
 
@@ -164,7 +180,8 @@ cqlring_bytes node_key_part(cqlring_bytes key, uint32_t index)
     return part;
 }
 
-int node_row_compare_bound(const struct node_shape *shape, cqlring_bytes row_key, const struct node_bound *bound)
+int node_row_compare_bound(const struct node_shape *shape, cqlring_bytes row_key,
+                           const struct node_bound *bound)
 {
     struct reader row, other;
     cqr_reader_init(&row, row_key.data, (uint32_t)row_key.size);
@@ -187,7 +204,9 @@ static int compare_row_bound(const void *item, const void *wanted, const void *c
     return order != 0 ? order : bound->inclusive || bound->parts == 0 ? 0 : -1;
 }
 
-struct order_at node_row_seek(const struct node_storage *storage, const struct node_partition *partition, const struct node_bound *bound)
+struct order_at node_row_seek(const struct node_storage *storage,
+                              const struct node_partition *partition,
+                              const struct node_bound *bound)
 {
     bool found;
     return node_order_find(&partition->rows, compare_row_bound, bound, storage->shape, &found);
@@ -195,14 +214,17 @@ struct order_at node_row_seek(const struct node_storage *storage, const struct n
 
 static struct node_bound whole_key(const struct node_storage *storage, cqlring_bytes key)
 {
-    return (struct node_bound){.key = key, .parts = storage->shape->clustering_count, .inclusive = true};
+    return (struct node_bound){
+        .key = key, .parts = storage->shape->clustering_count, .inclusive = true};
 }
 
-struct node_row *node_row_find(const struct node_storage *storage, const struct node_partition *partition, cqlring_bytes key)
+struct node_row *node_row_find(const struct node_storage *storage,
+                               const struct node_partition *partition, cqlring_bytes key)
 {
     bool found;
     struct node_bound bound = whole_key(storage, key);
-    struct order_at at = node_order_find(&partition->rows, compare_row_bound, &bound, storage->shape, &found);
+    struct order_at at = node_order_find(&partition->rows, compare_row_bound, &bound,
+                                         storage->shape, &found);
     return found ? node_order_get(&partition->rows, at) : NULL;
 }
 
@@ -219,23 +241,28 @@ static struct node_row *row_new(uint16_t slots)
 static struct node_row *row_widen(struct node_row *row, uint16_t slots)
 {
     row = node_realloc(row, sizeof *row + slots * sizeof row->slots[0]);
-    memset(row->slots + row->slot_count, 0, (size_t)(slots - row->slot_count) * sizeof row->slots[0]);
+    memset(row->slots + row->slot_count, 0,
+           (size_t)(slots - row->slot_count) * sizeof row->slots[0]);
     row->slot_count = slots;
     return row;
 }
 
-static bool bound_covers(const struct node_shape *shape, const struct node_range *range, cqlring_bytes key)
+static bool bound_covers(const struct node_shape *shape, const struct node_range *range,
+                         cqlring_bytes key)
 {
-    int start = node_row_compare_bound(shape, key, &range->start), end = node_row_compare_bound(shape, key, &range->end);
+    int start = node_row_compare_bound(shape, key, &range->start),
+        end = node_row_compare_bound(shape, key, &range->end);
     return (start > 0 || (start == 0 && (range->start.inclusive || range->start.parts == 0))) &&
            (end < 0 || (end == 0 && (range->end.inclusive || range->end.parts == 0)));
 }
 
-struct node_row *node_row_make(struct node_storage *storage, struct node_partition *partition, cqlring_bytes key)
+struct node_row *node_row_make(struct node_storage *storage, struct node_partition *partition,
+                               cqlring_bytes key)
 {
     bool found;
     struct node_bound bound = whole_key(storage, key);
-    struct order_at at = node_order_find(&partition->rows, compare_row_bound, &bound, storage->shape, &found);
+    struct order_at at = node_order_find(&partition->rows, compare_row_bound, &bound,
+                                         storage->shape, &found);
     uint16_t slots = storage->shape->regular_count;
     if (found) {
         struct node_row *row = node_order_get(&partition->rows, at);
@@ -252,7 +279,8 @@ struct node_row *node_row_make(struct node_storage *storage, struct node_partiti
         row->key_size = (uint32_t)key.size;
     }
     for (uint32_t i = 0; i < partition->range_count; ++i) {
-        if (partition->ranges[i].deleted_at > row->deleted_at && bound_covers(storage->shape, &partition->ranges[i], key))
+        if (partition->ranges[i].deleted_at > row->deleted_at &&
+            bound_covers(storage->shape, &partition->ranges[i], key))
             row->deleted_at = partition->ranges[i].deleted_at;
     }
     node_order_insert(&partition->rows, at, row);
@@ -260,7 +288,8 @@ struct node_row *node_row_make(struct node_storage *storage, struct node_partiti
     return row;
 }
 
-struct node_row *node_row_make_static(struct node_storage *storage, struct node_partition *partition)
+struct node_row *node_row_make_static(struct node_storage *storage,
+                                      struct node_partition *partition)
 {
     uint16_t slots = storage->shape->static_count;
     if (partition->fixed == NULL) {
@@ -277,20 +306,23 @@ int64_t node_row_deleted_at(const struct node_partition *partition, const struct
     return partition->deleted_at > row->deleted_at ? partition->deleted_at : row->deleted_at;
 }
 
-bool node_row_is_live(const struct node_storage *storage, const struct node_partition *partition, const struct node_row *row, bool is_static, uint32_t now)
+bool node_row_is_live(const struct node_storage *storage, const struct node_partition *partition,
+                      const struct node_row *row, bool is_static, uint32_t now)
 {
     if (row == NULL)
         return false;
     int64_t deleted_at = node_row_deleted_at(partition, row);
     if (row->live_at > deleted_at && (row->live_expires == 0 || row->live_expires > now))
         return true;
-    const struct node_type **types = is_static ? storage->shape->static_types : storage->shape->regular_types;
+    const struct node_type **types = is_static ? storage->shape->static_types
+                                               : storage->shape->regular_types;
     for (uint16_t i = 0; i < row->slot_count; ++i) {
         if (row->slots[i].cell == NULL)
             continue;
         uint32_t index = 0;
-        bool live = node_type_is_multi(types[i]) ? node_multi_next(row->slots[i].multi, deleted_at, now, &index) != NULL
-                                                 : node_cell_is_live(row->slots[i].cell, deleted_at, now);
+        bool live = node_type_is_multi(types[i])
+                        ? node_multi_next(row->slots[i].multi, deleted_at, now, &index) != NULL
+                        : node_cell_is_live(row->slots[i].cell, deleted_at, now);
         if (live)
             return true;
     }
@@ -299,15 +331,19 @@ bool node_row_is_live(const struct node_storage *storage, const struct node_part
 
 void node_storage_drop_slot(struct node_storage *storage, bool is_static, uint16_t slot)
 {
-    const struct node_type *type = is_static ? storage->shape->static_types[slot] : storage->shape->regular_types[slot];
-    for (struct order_at at = node_order_first(); node_order_get(&storage->by_token, at) != NULL; at = node_order_next(&storage->by_token, at)) {
+    const struct node_type *type = is_static ? storage->shape->static_types[slot]
+                                             : storage->shape->regular_types[slot];
+    for (struct order_at at = node_order_first(); node_order_get(&storage->by_token, at) != NULL;
+         at = node_order_next(&storage->by_token, at)) {
         struct node_partition *partition = node_order_get(&storage->by_token, at);
         if (is_static) {
             if (partition->fixed != NULL)
                 slot_free(type, partition->fixed, slot);
             continue;
         }
-        for (struct order_at row = node_order_first(); node_order_get(&partition->rows, row) != NULL; row = node_order_next(&partition->rows, row))
+        for (struct order_at row = node_order_first();
+             node_order_get(&partition->rows, row) != NULL;
+             row = node_order_next(&partition->rows, row))
             slot_free(type, node_order_get(&partition->rows, row), slot);
     }
 }
@@ -327,7 +363,8 @@ void node_delete_row(struct node_storage *storage, struct node_row *row, int64_t
         if (node_type_is_multi(storage->shape->regular_types[i])) {
             node_write_multi_delete(storage, row, i, deleted_at);
         } else if (row->slots[i].cell->timestamp <= deleted_at) {
-            storage->bytes -= sizeof *row->slots[i].cell + (size_t)(row->slots[i].cell->size < 0 ? 0 : row->slots[i].cell->size);
+            storage->bytes -= sizeof *row->slots[i].cell +
+                              (size_t)(row->slots[i].cell->size < 0 ? 0 : row->slots[i].cell->size);
             node_free(row->slots[i].cell);
             row->slots[i].cell = NULL;
         }
@@ -343,22 +380,26 @@ static cqlring_bytes bound_copy(cqlring_bytes key)
     return slice_of(copy, (size_t)key.size);
 }
 
-void node_delete_range(struct node_storage *storage, struct node_partition *partition, const struct node_range *range)
+void node_delete_range(struct node_storage *storage, struct node_partition *partition,
+                       const struct node_range *range)
 {
-    for (struct order_at at = node_row_seek(storage, partition, &range->start); node_order_get(&partition->rows, at) != NULL;
-         at = node_order_next(&partition->rows, at)) {
+    for (struct order_at at = node_row_seek(storage, partition, &range->start);
+         node_order_get(&partition->rows, at) != NULL; at = node_order_next(&partition->rows, at)) {
         struct node_row *row = node_order_get(&partition->rows, at);
         if (!bound_covers(storage->shape, range, slice_of(row->key, row->key_size)))
             break;
         node_delete_row(storage, row, range->deleted_at);
     }
-    if (partition->range_count == RANGES_MAX) { /* the oldest makes room: only a write older than it could tell */
+    if (partition->range_count ==
+        RANGES_MAX) { /* the oldest makes room: only a write older than it could tell */
         node_free((void *)partition->ranges[0].start.key.data);
         node_free((void *)partition->ranges[0].end.key.data);
-        memmove(partition->ranges, partition->ranges + 1, (RANGES_MAX - 1) * sizeof *partition->ranges);
+        memmove(partition->ranges, partition->ranges + 1,
+                (RANGES_MAX - 1) * sizeof *partition->ranges);
         --partition->range_count;
     } else {
-        partition->ranges = node_realloc(partition->ranges, (partition->range_count + 1) * sizeof *partition->ranges);
+        partition->ranges = node_realloc(partition->ranges,
+                                         (partition->range_count + 1) * sizeof *partition->ranges);
     }
     struct node_range *kept = &partition->ranges[partition->range_count++];
     *kept = *range;
@@ -366,11 +407,13 @@ void node_delete_range(struct node_storage *storage, struct node_partition *part
     kept->end.key = bound_copy(range->end.key);
 }
 
-void node_delete_partition(struct node_storage *storage, struct node_partition *partition, int64_t deleted_at)
+void node_delete_partition(struct node_storage *storage, struct node_partition *partition,
+                           int64_t deleted_at)
 {
     if (deleted_at <= partition->deleted_at)
         return;
     partition->deleted_at = deleted_at;
-    for (struct order_at at = node_order_first(); node_order_get(&partition->rows, at) != NULL; at = node_order_next(&partition->rows, at))
+    for (struct order_at at = node_order_first(); node_order_get(&partition->rows, at) != NULL;
+         at = node_order_next(&partition->rows, at))
         node_delete_row(storage, node_order_get(&partition->rows, at), deleted_at);
 }

@@ -70,15 +70,23 @@ static const char peers_v2[] =
     "rack text, release_version text, schema_version uuid, tokens set<text>, PRIMARY KEY (peer, peer_port))";
 
 /* Runs a statement of ours; it cannot fail but by a mistake of ours. */
-static void run(struct node_engine *engine, uint32_t coordinator, int64_t now_us, const struct out *text)
+static void run(struct node_engine *engine, uint32_t coordinator, int64_t now_us,
+                const struct out *text)
 {
     struct node_arena arena = {0};
     struct out body = {0};
-    struct query query = {.engine = engine, .coordinator = coordinator, .now_us = now_us, .version = PROTO_V5, .arena = &arena, .body = &body, .code = -1};
+    struct query query = {.engine = engine,
+                          .coordinator = coordinator,
+                          .now_us = now_us,
+                          .version = PROTO_V5,
+                          .arena = &arena,
+                          .body = &body,
+                          .code = -1};
     bool was = engine->bootstrapping;
     engine->bootstrapping = true;
     if (!node_run_text(&query, out_view(text, 0))) {
-        (void)fprintf(stderr, "node: %.*s: %s\n", (int)text->size, (const char *)text->data, query.message);
+        (void)fprintf(stderr, "node: %.*s: %s\n", (int)text->size, (const char *)text->data,
+                      query.message);
         abort();
     }
     engine->bootstrapping = was;
@@ -114,13 +122,16 @@ static void put_uuid(struct out *out, const uint8_t id[16])
 
 /* --- schema ---------------------------------------------------------------------------------------------------------------------- */
 
-void node_system_write_keyspace(struct node_engine *engine, struct node_keyspace *keyspace, int64_t now_us)
+void node_system_write_keyspace(struct node_engine *engine, struct node_keyspace *keyspace,
+                                int64_t now_us)
 {
     struct node_keyspace *schema = node_keyspace_find(engine, slice_text("system_schema"));
     if (schema == NULL || node_table_find(schema, slice_text("keyspaces")) == NULL)
         return; /* the first ones are written once their tables are there */
     struct out out = {0};
-    node_out_printf(&out, "INSERT INTO system_schema.keyspaces (keyspace_name, durable_writes, replication) VALUES (");
+    node_out_printf(
+        &out,
+        "INSERT INTO system_schema.keyspaces (keyspace_name, durable_writes, replication) VALUES (");
     put_quoted(&out, keyspace->name);
     node_out_printf(&out, ", %s, {'class': ", keyspace->durable_writes ? "true" : "false");
     put_quoted(&out, keyspace->strategy);
@@ -135,7 +146,8 @@ void node_system_write_keyspace(struct node_engine *engine, struct node_keyspace
     node_out_fini(&out);
 }
 
-static void erase_rows(struct node_engine *engine, int64_t now_us, const char *table, cqlring_bytes keyspace, const char *column, cqlring_bytes name)
+static void erase_rows(struct node_engine *engine, int64_t now_us, const char *table,
+                       cqlring_bytes keyspace, const char *column, cqlring_bytes name)
 {
     struct out out = {0};
     node_out_printf(&out, "DELETE FROM system_schema.%s WHERE keyspace_name = ", table);
@@ -148,20 +160,27 @@ static void erase_rows(struct node_engine *engine, int64_t now_us, const char *t
     node_out_fini(&out);
 }
 
-static void write_column(struct node_engine *engine, const struct node_table *table, const struct node_column *column, int64_t now_us)
+static void write_column(struct node_engine *engine, const struct node_table *table,
+                         const struct node_column *column, int64_t now_us)
 {
     static const char *const kinds[] = {"partition_key", "clustering", "static", "regular"};
     struct out out = {0};
-    node_out_printf(&out, "INSERT INTO system_schema.columns (keyspace_name, table_name, column_name, clustering_order, column_name_bytes, kind, position, type) VALUES (");
+    node_out_printf(
+        &out,
+        "INSERT INTO system_schema.columns (keyspace_name, table_name, column_name, clustering_order, column_name_bytes, kind, position, type) VALUES (");
     put_quoted(&out, table->keyspace->name);
     node_out_printf(&out, ", ");
     put_quoted(&out, table->name);
     node_out_printf(&out, ", ");
     put_quoted(&out, column->name);
-    node_out_printf(&out, ", '%s', 0x", column->kind != COLUMN_CLUSTERING ? "none" : column->reversed ? "desc" : "asc");
+    node_out_printf(&out, ", '%s', 0x",
+                    column->kind != COLUMN_CLUSTERING ? "none"
+                    : column->reversed                ? "desc"
+                                                      : "asc");
     for (int32_t i = 0; i < column->name.size; ++i)
         node_out_printf(&out, "%02x", slice_data(column->name)[i]);
-    node_out_printf(&out, ", '%s', %d, ", kinds[column->kind], column->kind <= COLUMN_CLUSTERING ? (int)column->position : -1);
+    node_out_printf(&out, ", '%s', %d, ", kinds[column->kind],
+                    column->kind <= COLUMN_CLUSTERING ? (int)column->position : -1);
     struct out type = {0};
     node_type_print(column->type, true, &type);
     put_quoted(&out, out_view(&type, 0));
@@ -171,16 +190,20 @@ static void write_column(struct node_engine *engine, const struct node_table *ta
     node_out_fini(&out);
 }
 
-static void write_index(struct node_engine *engine, const struct node_table *table, const struct node_index *index, int64_t now_us)
+static void write_index(struct node_engine *engine, const struct node_table *table,
+                        const struct node_index *index, int64_t now_us)
 {
     struct out out = {0};
-    node_out_printf(&out, "INSERT INTO system_schema.indexes (keyspace_name, table_name, index_name, kind, options) VALUES (");
+    node_out_printf(
+        &out,
+        "INSERT INTO system_schema.indexes (keyspace_name, table_name, index_name, kind, options) VALUES (");
     put_quoted(&out, table->keyspace->name);
     node_out_printf(&out, ", ");
     put_quoted(&out, table->name);
     node_out_printf(&out, ", ");
     put_quoted(&out, index->name);
-    node_out_printf(&out, ", '%s', {'target': ", index->class_name.size > 0 ? "CUSTOM" : "COMPOSITES");
+    node_out_printf(&out,
+                    ", '%s', {'target': ", index->class_name.size > 0 ? "CUSTOM" : "COMPOSITES");
     put_quoted(&out, index->column);
     if (index->class_name.size > 0) {
         node_out_printf(&out, ", 'class_name': ");
@@ -199,19 +222,24 @@ void node_system_write_table(struct node_engine *engine, struct node_table *tabl
     erase_rows(engine, now_us, "columns", table->keyspace->name, "table_name", table->name);
     erase_rows(engine, now_us, "indexes", table->keyspace->name, "table_name", table->name);
     struct out out = {0};
-    node_out_printf(&out, "INSERT INTO system_schema.tables (keyspace_name, table_name, additional_write_policy, allow_auto_snapshot, bloom_filter_fp_chance, caching, cdc, "
-                          "comment, compaction, compression, crc_check_chance, dclocal_read_repair_chance, default_time_to_live, extensions, flags, gc_grace_seconds, id, "
-                          "incremental_backups, max_index_interval, memtable, memtable_flush_period_in_ms, min_index_interval, read_repair, read_repair_chance, "
-                          "speculative_retry) VALUES (");
+    node_out_printf(
+        &out,
+        "INSERT INTO system_schema.tables (keyspace_name, table_name, additional_write_policy, allow_auto_snapshot, bloom_filter_fp_chance, caching, cdc, "
+        "comment, compaction, compression, crc_check_chance, dclocal_read_repair_chance, default_time_to_live, extensions, flags, gc_grace_seconds, id, "
+        "incremental_backups, max_index_interval, memtable, memtable_flush_period_in_ms, min_index_interval, read_repair, read_repair_chance, "
+        "speculative_retry) VALUES (");
     put_quoted(&out, table->keyspace->name);
     node_out_printf(&out, ", ");
     put_quoted(&out, table->name);
-    node_out_printf(&out, ", '99p', true, 0.01, {'keys': 'ALL', 'rows_per_partition': 'NONE'}, false, ");
-    put_quoted(&out, table->comment);
     node_out_printf(&out,
-                    ", {'class': 'org.apache.cassandra.db.compaction.SizeTieredCompactionStrategy', 'max_threshold': '32', 'min_threshold': '4'}, {'chunk_length_in_kb': '16', "
-                    "'class': 'org.apache.cassandra.io.compress.LZ4Compressor'}, 1.0, 0.0, %d, {}, {'%s'}, %d, ",
-                    table->default_ttl, table->is_counter ? "compound', 'counter" : "compound", table->gc_grace_seconds);
+                    ", '99p', true, 0.01, {'keys': 'ALL', 'rows_per_partition': 'NONE'}, false, ");
+    put_quoted(&out, table->comment);
+    node_out_printf(
+        &out,
+        ", {'class': 'org.apache.cassandra.db.compaction.SizeTieredCompactionStrategy', 'max_threshold': '32', 'min_threshold': '4'}, {'chunk_length_in_kb': '16', "
+        "'class': 'org.apache.cassandra.io.compress.LZ4Compressor'}, 1.0, 0.0, %d, {}, {'%s'}, %d, ",
+        table->default_ttl, table->is_counter ? "compound', 'counter" : "compound",
+        table->gc_grace_seconds);
     put_uuid(&out, table->id);
     node_out_printf(&out, ", true, 2048, 'default', 0, 128, 'BLOCKING', 0.0, '99p')");
     run(engine, 0, now_us, &out);
@@ -222,10 +250,13 @@ void node_system_write_table(struct node_engine *engine, struct node_table *tabl
         write_index(engine, table, index, now_us);
 }
 
-void node_system_write_type(struct node_engine *engine, struct node_keyspace *keyspace, struct node_udt *udt, int64_t now_us)
+void node_system_write_type(struct node_engine *engine, struct node_keyspace *keyspace,
+                            struct node_udt *udt, int64_t now_us)
 {
     struct out out = {0};
-    node_out_printf(&out, "INSERT INTO system_schema.types (keyspace_name, type_name, field_names, field_types) VALUES (");
+    node_out_printf(
+        &out,
+        "INSERT INTO system_schema.types (keyspace_name, type_name, field_names, field_types) VALUES (");
     put_quoted(&out, keyspace->name);
     node_out_printf(&out, ", ");
     put_quoted(&out, udt->name);
@@ -247,7 +278,8 @@ void node_system_write_type(struct node_engine *engine, struct node_keyspace *ke
     node_out_fini(&out);
 }
 
-void node_system_erase(struct node_engine *engine, cqlring_bytes keyspace, cqlring_bytes table, cqlring_bytes udt, int64_t now_us)
+void node_system_erase(struct node_engine *engine, cqlring_bytes keyspace, cqlring_bytes table,
+                       cqlring_bytes udt, int64_t now_us)
 {
     if (udt.size >= 0) {
         erase_rows(engine, now_us, "types", keyspace, "type_name", udt);
@@ -276,17 +308,19 @@ static void write_local(struct node_engine *engine, uint32_t node, int64_t now_u
 {
     const struct node_member *member = &engine->members[node];
     struct out out = {0};
-    node_out_printf(&out,
-                    "INSERT INTO system.local (key, bootstrapped, broadcast_address, broadcast_port, cluster_name, cql_version, data_center, gossip_generation, host_id, "
-                    "listen_address, listen_port, native_protocol_version, partitioner, rack, release_version, rpc_address, rpc_port, schema_version, tokens) VALUES "
-                    "('local', 'COMPLETED', '%s', %u, ",
-                    member->address, engine->options->ports_differ ? 7000 + node : 7000);
+    node_out_printf(
+        &out,
+        "INSERT INTO system.local (key, bootstrapped, broadcast_address, broadcast_port, cluster_name, cql_version, data_center, gossip_generation, host_id, "
+        "listen_address, listen_port, native_protocol_version, partitioner, rack, release_version, rpc_address, rpc_port, schema_version, tokens) VALUES "
+        "('local', 'COMPLETED', '%s', %u, ",
+        member->address, engine->options->ports_differ ? 7000 + node : 7000);
     put_quoted(&out, slice_text(engine->options->cluster_name));
     node_out_printf(&out, ", '%s', ", engine->options->shards > 0 ? "3.3.1" : "3.4.7");
     put_quoted(&out, slice_text(member->dc));
     node_out_printf(&out, ", 1700000000, ");
     put_uuid(&out, member->host_id);
-    node_out_printf(&out, ", '%s', 7000, '%u', 'org.apache.cassandra.dht.Murmur3Partitioner', ", member->address, engine->options->version_max);
+    node_out_printf(&out, ", '%s', 7000, '%u', 'org.apache.cassandra.dht.Murmur3Partitioner', ",
+                    member->address, engine->options->version_max);
     put_quoted(&out, slice_text(member->rack));
     node_out_printf(&out, ", ");
     put_quoted(&out, slice_text(engine->options->release_version));
@@ -300,17 +334,23 @@ static void write_local(struct node_engine *engine, uint32_t node, int64_t now_u
 }
 
 /* How `viewer` sees another node. */
-static void write_peer(struct node_engine *engine, uint32_t viewer, uint32_t node, bool v2, int64_t now_us)
+static void write_peer(struct node_engine *engine, uint32_t viewer, uint32_t node, bool v2,
+                       int64_t now_us)
 {
     const struct node_member *member = &engine->members[node];
     struct out out = {0};
     if (v2)
-        node_out_printf(&out, "INSERT INTO system.peers_v2 (peer, peer_port, native_address, native_port, data_center, rack, host_id, release_version, schema_version, tokens) "
-                              "VALUES ('%s', %u, '%s', %u, ",
-                        member->address, engine->options->ports_differ ? 7000 + node : 7000, member->address, member->port);
+        node_out_printf(
+            &out,
+            "INSERT INTO system.peers_v2 (peer, peer_port, native_address, native_port, data_center, rack, host_id, release_version, schema_version, tokens) "
+            "VALUES ('%s', %u, '%s', %u, ",
+            member->address, engine->options->ports_differ ? 7000 + node : 7000, member->address,
+            member->port);
     else
-        node_out_printf(&out, "INSERT INTO system.peers (peer, rpc_address, data_center, rack, host_id, release_version, schema_version, tokens) VALUES ('%s', '%s', ",
-                        member->address, member->address);
+        node_out_printf(
+            &out,
+            "INSERT INTO system.peers (peer, rpc_address, data_center, rack, host_id, release_version, schema_version, tokens) VALUES ('%s', '%s', ",
+            member->address, member->address);
     put_quoted(&out, slice_text(member->dc));
     node_out_printf(&out, ", ");
     put_quoted(&out, slice_text(member->rack));
@@ -351,7 +391,8 @@ void node_system_write_members(struct node_engine *engine, int64_t now_us)
 
 static struct node_table *per_node(struct node_engine *engine, const char *name)
 {
-    struct node_table *table = node_table_find(node_keyspace_find(engine, slice_text("system")), slice_text(name));
+    struct node_table *table = node_table_find(node_keyspace_find(engine, slice_text("system")),
+                                               slice_text(name));
     table->local = node_arena_alloc(&table->arena, engine->member_count * sizeof *table->local);
     for (uint32_t i = 0; i < engine->member_count; ++i)
         node_storage_init(&table->local[i], &table->shape);
@@ -376,7 +417,8 @@ void node_system_create(struct node_engine *engine, int64_t now_us)
         engine->system_peers_v2 = per_node(engine, "peers_v2");
     /* The first of them were made before the tables that describe them. */
     struct node_keyspace *schema = node_keyspace_find(engine, slice_text("system_schema"));
-    for (struct node_keyspace *keyspace = engine->keyspaces; keyspace != NULL; keyspace = keyspace->next)
+    for (struct node_keyspace *keyspace = engine->keyspaces; keyspace != NULL;
+         keyspace = keyspace->next)
         node_system_write_keyspace(engine, keyspace, now_us);
     for (struct node_table *table = schema->tables; table != NULL; table = table->next)
         node_system_write_table(engine, table, now_us);

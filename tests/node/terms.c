@@ -23,20 +23,27 @@ static const char *literal_name(const struct term *term)
     }
 }
 
-static bool fail_literal(struct query *query, const struct term *term, const struct node_type *type, cqlring_bytes what)
+static bool fail_literal(struct query *query, const struct term *term, const struct node_type *type,
+                         cqlring_bytes what)
 {
     struct out name = {0};
     node_type_print(type, true, &name);
     if (term->kind < TERM_LIST)
-        (void)node_query_fail(query, ERROR_INVALID, "Invalid %s constant (%.*s) for \"%.*s\" of type %.*s", literal_name(term),
-                              term->text.size > 100 ? 100 : (int)term->text.size, (const char *)term->text.data, SLICE_ARG(what), (int)name.size, (const char *)name.data);
+        (void)node_query_fail(
+            query, ERROR_INVALID, "Invalid %s constant (%.*s) for \"%.*s\" of type %.*s",
+            literal_name(term), term->text.size > 100 ? 100 : (int)term->text.size,
+            (const char *)term->text.data, SLICE_ARG(what), (int)name.size,
+            (const char *)name.data);
     else
-        (void)node_query_fail(query, ERROR_INVALID, "Invalid %s for %.*s of type %.*s", literal_name(term), SLICE_ARG(what), (int)name.size, (const char *)name.data);
+        (void)node_query_fail(query, ERROR_INVALID, "Invalid %s for %.*s of type %.*s",
+                              literal_name(term), SLICE_ARG(what), (int)name.size,
+                              (const char *)name.data);
     node_out_fini(&name);
     return false;
 }
 
-static bool scalar_payload(struct query *query, const struct term *term, const struct node_type *type, cqlring_bytes what, struct out *out)
+static bool scalar_payload(struct query *query, const struct term *term,
+                           const struct node_type *type, cqlring_bytes what, struct out *out)
 {
     bool fine = false;
     switch (term->kind) {
@@ -44,8 +51,13 @@ static bool scalar_payload(struct query *query, const struct term *term, const s
     case TERM_INTEGER: fine = node_literal_integer(type, term->text, out); break;
     case TERM_FLOAT: fine = node_literal_float(type, term->text, term->negative, out); break;
     case TERM_UUID: fine = node_literal_uuid(type, term->text, out); break;
-    case TERM_BLOB: fine = (type->kind == TYPE_BLOB || type->kind == TYPE_CUSTOM) && node_literal_blob(term->text, out); break;
-    case TERM_DURATION: fine = type->kind == TYPE_DURATION && node_literal_duration(term->text, out); break;
+    case TERM_BLOB:
+        fine = (type->kind == TYPE_BLOB || type->kind == TYPE_CUSTOM) &&
+               node_literal_blob(term->text, out);
+        break;
+    case TERM_DURATION:
+        fine = type->kind == TYPE_DURATION && node_literal_duration(term->text, out);
+        break;
     case TERM_BOOLEAN:
         fine = type->kind == TYPE_BOOLEAN;
         if (fine)
@@ -56,33 +68,40 @@ static bool scalar_payload(struct query *query, const struct term *term, const s
     return fine || fail_literal(query, term, type, what);
 }
 
-static bool build(struct query *query, const struct term *term, const struct node_type *type, cqlring_bytes what, cqlring_bytes *value);
+static bool build(struct query *query, const struct term *term, const struct node_type *type,
+                  cqlring_bytes what, cqlring_bytes *value);
 
 /* A child inside a collection, vector, tuple or UDT. */
-static bool child_value(struct query *query, const struct term *term, const struct node_type *type, cqlring_bytes what, bool nullable, cqlring_bytes *value)
+static bool child_value(struct query *query, const struct term *term, const struct node_type *type,
+                        cqlring_bytes what, bool nullable, cqlring_bytes *value)
 {
     if (!build(query, term, type, what, value))
         return false;
     if (value->size == CQLRING_UNSET)
-        return node_query_fail(query, ERROR_INVALID, "unset value is not supported inside collections");
+        return node_query_fail(query, ERROR_INVALID,
+                               "unset value is not supported inside collections");
     if (value->size < 0 && !nullable)
         return node_query_fail(query, ERROR_INVALID, "null is not supported inside collections");
     return true;
 }
 
-static bool build_udt(struct query *query, const struct term *term, const struct node_type *type, cqlring_bytes what, struct out *out)
+static bool build_udt(struct query *query, const struct term *term, const struct node_type *type,
+                      cqlring_bytes what, struct out *out)
 {
     for (const struct term *child = term->children; child != NULL; child = child->next) {
         bool known = false;
         for (uint16_t i = 0; i < type->udt->count; ++i)
             known = known || slice_equal(type->udt->names[i], child->field);
         if (!known)
-            return node_query_fail(query, ERROR_INVALID, "Unknown field '%.*s' in value of user defined type %.*s", SLICE_ARG(child->field), SLICE_ARG(type->udt->name));
+            return node_query_fail(query, ERROR_INVALID,
+                                   "Unknown field '%.*s' in value of user defined type %.*s",
+                                   SLICE_ARG(child->field), SLICE_ARG(type->udt->name));
     }
     for (uint16_t i = 0; i < type->udt->count; ++i) {
         cqlring_bytes value = SLICE_NULL;
         for (const struct term *child = term->children; child != NULL; child = child->next) {
-            if (slice_equal(type->udt->names[i], child->field) && !child_value(query, child, type->udt->types[i], what, true, &value))
+            if (slice_equal(type->udt->names[i], child->field) &&
+                !child_value(query, child, type->udt->types[i], what, true, &value))
                 return false;
         }
         out_bytes(out, value);
@@ -90,10 +109,14 @@ static bool build_udt(struct query *query, const struct term *term, const struct
     return true;
 }
 
-static bool build_vector(struct query *query, const struct term *term, const struct node_type *type, cqlring_bytes what, struct out *out)
+static bool build_vector(struct query *query, const struct term *term, const struct node_type *type,
+                         cqlring_bytes what, struct out *out)
 {
     if (term->count != type->dimension)
-        return node_query_fail(query, ERROR_INVALID, "Invalid vector literal for %.*s: expected %u elements, but found %u", SLICE_ARG(what), type->dimension, term->count);
+        return node_query_fail(
+            query, ERROR_INVALID,
+            "Invalid vector literal for %.*s: expected %u elements, but found %u", SLICE_ARG(what),
+            type->dimension, term->count);
     for (const struct term *child = term->children; child != NULL; child = child->next) {
         cqlring_bytes value;
         if (!child_value(query, child, type->subs[0], what, false, &value))
@@ -106,7 +129,8 @@ static bool build_vector(struct query *query, const struct term *term, const str
 }
 
 /* Lists, sets, maps, tuples, vectors, UDTs. */
-static bool build_compound(struct query *query, const struct term *term, const struct node_type *type, cqlring_bytes what, struct out *out)
+static bool build_compound(struct query *query, const struct term *term,
+                           const struct node_type *type, cqlring_bytes what, struct out *out)
 {
     bool empty = term->kind == TERM_BRACES && term->count == 0;
     if (term->kind == TERM_LIST && type->kind == TYPE_VECTOR)
@@ -132,21 +156,27 @@ static bool build_compound(struct query *query, const struct term *term, const s
     return true;
 }
 
-static bool build_call(struct query *query, const struct term *term, const struct node_type *type, cqlring_bytes what, cqlring_bytes *value)
+static bool build_call(struct query *query, const struct term *term, const struct node_type *type,
+                       cqlring_bytes what, cqlring_bytes *value)
 {
     const struct node_type *types[FUNCTION_ARGUMENTS_MAX];
     cqlring_bytes arguments[FUNCTION_ARGUMENTS_MAX];
     uint16_t count = 0, number;
     const struct node_type *result = node_function_signature(term, types, &number);
     if (result == NULL)
-        return node_query_fail(query, ERROR_INVALID, "Unknown function '%.*s' or wrong number of its arguments", SLICE_ARG(term->text));
-    bool same = result->kind == type->kind || (result->kind == TYPE_TIMEUUID && type->kind == TYPE_UUID) ||
+        return node_query_fail(query, ERROR_INVALID,
+                               "Unknown function '%.*s' or wrong number of its arguments",
+                               SLICE_ARG(term->text));
+    bool same = result->kind == type->kind ||
+                (result->kind == TYPE_TIMEUUID && type->kind == TYPE_UUID) ||
                 (result->kind == TYPE_ASCII && type->kind == TYPE_TEXT);
     if (!same) {
         struct out name = {0};
         node_type_print(type, true, &name);
-        (void)node_query_fail(query, ERROR_INVALID, "Type error: cannot assign result of function system.%.*s to %.*s (type %.*s)", SLICE_ARG(term->text), SLICE_ARG(what),
-                              (int)name.size, (const char *)name.data);
+        (void)node_query_fail(
+            query, ERROR_INVALID,
+            "Type error: cannot assign result of function system.%.*s to %.*s (type %.*s)",
+            SLICE_ARG(term->text), SLICE_ARG(what), (int)name.size, (const char *)name.data);
         node_out_fini(&name);
         return false;
     }
@@ -157,10 +187,15 @@ static bool build_call(struct query *query, const struct term *term, const struc
     if (!node_function_call(query, number, types, arguments, count, value))
         return false;
     const char *why = value->size < 0 ? NULL : node_value_check(type, *value);
-    return why == NULL || node_query_fail(query, ERROR_INVALID, "In call to function system.%.*s, value 0x is not a valid binary representation: %s", SLICE_ARG(term->text), why);
+    return why == NULL ||
+           node_query_fail(
+               query, ERROR_INVALID,
+               "In call to function system.%.*s, value 0x is not a valid binary representation: %s",
+               SLICE_ARG(term->text), why);
 }
 
-static bool build(struct query *query, const struct term *term, const struct node_type *type, cqlring_bytes what, cqlring_bytes *value)
+static bool build(struct query *query, const struct term *term, const struct node_type *type,
+                  cqlring_bytes what, cqlring_bytes *value)
 {
     if (term->constant) {
         *value = term->value;
@@ -176,14 +211,17 @@ static bool build(struct query *query, const struct term *term, const struct nod
     default: break;
     }
     struct out out = {0};
-    bool fine = term->kind < TERM_LIST ? scalar_payload(query, term, type, what, &out) : build_compound(query, term, type, what, &out);
+    bool fine = term->kind < TERM_LIST ? scalar_payload(query, term, type, what, &out)
+                                       : build_compound(query, term, type, what, &out);
     if (fine)
-        *value = node_arena_copy(query->arena, slice_of(out.data == NULL ? (const uint8_t *)"" : out.data, out.size));
+        *value = node_arena_copy(
+            query->arena, slice_of(out.data == NULL ? (const uint8_t *)"" : out.data, out.size));
     node_out_fini(&out);
     return fine;
 }
 
-bool node_term_value(struct query *query, const struct term *term, const struct node_type *type, cqlring_bytes what, cqlring_bytes *value)
+bool node_term_value(struct query *query, const struct term *term, const struct node_type *type,
+                     cqlring_bytes what, cqlring_bytes *value)
 {
     if (!build(query, term, type, what, value))
         return false;
@@ -195,13 +233,16 @@ bool node_term_value(struct query *query, const struct term *term, const struct 
 bool node_check_values(struct query *query, const struct statement *root)
 {
     if (query->value_count != root->bind_count)
-        return node_query_fail(query, ERROR_INVALID, "Invalid amount of bind variables: expected %u but got %u", root->bind_count, query->value_count);
+        return node_query_fail(query, ERROR_INVALID,
+                               "Invalid amount of bind variables: expected %u but got %u",
+                               root->bind_count, query->value_count);
     for (uint16_t i = 0; i < root->bind_count; ++i) {
         if (query->values[i].size < 0 || root->binds[i].type == NULL)
             continue;
         const char *why = node_value_check(root->binds[i].type, query->values[i]);
         if (why != NULL)
-            return node_query_fail(query, ERROR_INVALID, "Invalid value for %.*s: %s (%d bytes)", SLICE_ARG(root->binds[i].label), why, query->values[i].size);
+            return node_query_fail(query, ERROR_INVALID, "Invalid value for %.*s: %s (%d bytes)",
+                                   SLICE_ARG(root->binds[i].label), why, query->values[i].size);
     }
     return true;
 }
@@ -233,8 +274,9 @@ static cqlring_bytes make_label(struct node_arena *arena, const char *format, cq
     return copy;
 }
 
-static void bind_marker(struct statement *root, const struct term *term, const struct node_type *type, const struct node_table *table, cqlring_bytes label,
-                        struct node_column *column)
+static void bind_marker(struct statement *root, const struct term *term,
+                        const struct node_type *type, const struct node_table *table,
+                        cqlring_bytes label, struct node_column *column)
 {
     struct bind_marker *marker = &root->binds[term->bind];
     marker->type = type;
@@ -244,13 +286,16 @@ static void bind_marker(struct statement *root, const struct term *term, const s
     marker->table = table == NULL ? slice_text("") : table->name;
 }
 
-static bool resolve_children(struct query *query, struct statement *root, struct term *term, const struct node_type *type, const struct node_table *table, cqlring_bytes label,
-                             struct node_arena *arena)
+static bool resolve_children(struct query *query, struct statement *root, struct term *term,
+                             const struct node_type *type, const struct node_table *table,
+                             cqlring_bytes label, struct node_arena *arena)
 {
     const struct node_type *types[FUNCTION_ARGUMENTS_MAX];
     uint16_t index = 0, number;
     if (term->kind == TERM_CALL && node_function_signature(term, types, &number) == NULL)
-        return node_query_fail(query, ERROR_INVALID, "Unknown function '%.*s' or wrong number of its arguments", SLICE_ARG(term->text));
+        return node_query_fail(query, ERROR_INVALID,
+                               "Unknown function '%.*s' or wrong number of its arguments",
+                               SLICE_ARG(term->text));
     for (struct term *child = term->children; child != NULL; child = child->next, ++index) {
         const struct node_type *sub = type;
         cqlring_bytes name = label;
@@ -274,8 +319,9 @@ static bool resolve_children(struct query *query, struct statement *root, struct
     return true;
 }
 
-bool node_term_resolve(struct query *query, struct statement *root, struct term *term, const struct node_type *type, const struct node_table *table, cqlring_bytes label,
-                       struct node_column *column, struct node_arena *arena)
+bool node_term_resolve(struct query *query, struct statement *root, struct term *term,
+                       const struct node_type *type, const struct node_table *table,
+                       cqlring_bytes label, struct node_column *column, struct node_arena *arena)
 {
     if (term == NULL)
         return true;
@@ -295,9 +341,13 @@ bool node_term_resolve(struct query *query, struct statement *root, struct term 
     return resolve_children(query, root, term, type, table, label, arena);
 }
 
-const struct node_type *node_type_resolve(struct query *query, const struct type_ast *ast, struct node_keyspace *keyspace, struct node_arena *arena, bool frozen)
+const struct node_type *node_type_resolve(struct query *query, const struct type_ast *ast,
+                                          struct node_keyspace *keyspace, struct node_arena *arena,
+                                          bool frozen)
 {
-    const struct node_type *native = ast->quoted || ast->class_name || ast->count > 0 ? NULL : node_type_native(ast->name);
+    const struct node_type *native = ast->quoted || ast->class_name || ast->count > 0
+                                         ? NULL
+                                         : node_type_native(ast->name);
     if (native != NULL)
         return native;
     if (slice_is(ast->name, "frozen") && ast->count == 1 && !ast->quoted)
@@ -313,35 +363,49 @@ const struct node_type *node_type_resolve(struct query *query, const struct type
         const char *name;
         enum type_kind kind;
         uint16_t count;
-    } compounds[] = {{"list", TYPE_LIST, 1}, {"set", TYPE_SET, 1}, {"map", TYPE_MAP, 2}, {"tuple", TYPE_TUPLE, 0}, {"vector", TYPE_VECTOR, 1}};
-    for (size_t i = 0; i < sizeof compounds / sizeof compounds[0] && !ast->quoted && ast->count > 0; ++i) {
+    } compounds[] = {{"list", TYPE_LIST, 1},
+                     {"set", TYPE_SET, 1},
+                     {"map", TYPE_MAP, 2},
+                     {"tuple", TYPE_TUPLE, 0},
+                     {"vector", TYPE_VECTOR, 1}};
+    for (size_t i = 0; i < sizeof compounds / sizeof compounds[0] && !ast->quoted && ast->count > 0;
+         ++i) {
         if (!slice_is(ast->name, compounds[i].name))
             continue;
         type->kind = compounds[i].kind;
         type->count = ast->count;
         type->dimension = ast->dimension;
-        if ((compounds[i].count != 0 && ast->count != compounds[i].count) || (type->kind == TYPE_VECTOR) != (ast->dimension != 0))
+        if ((compounds[i].count != 0 && ast->count != compounds[i].count) ||
+            (type->kind == TYPE_VECTOR) != (ast->dimension != 0))
             break;
         if (type->kind == TYPE_TUPLE || type->kind == TYPE_VECTOR)
             type->frozen = true;
         type->subs = node_arena_alloc(arena, ast->count * sizeof *type->subs);
         uint16_t index = 0;
         for (const struct type_ast *child = ast->children; child != NULL; child = child->next) {
-            const struct node_type *sub = node_type_resolve(query, child, keyspace, arena, type->frozen);
+            const struct node_type *sub = node_type_resolve(query, child, keyspace, arena,
+                                                            type->frozen);
             if (sub == NULL)
                 return NULL;
             if (sub->kind == TYPE_COUNTER) {
-                (void)node_query_fail(query, ERROR_INVALID, "Counters are not allowed inside collections: %.*s", SLICE_ARG(ast->name));
+                (void)node_query_fail(query, ERROR_INVALID,
+                                      "Counters are not allowed inside collections: %.*s",
+                                      SLICE_ARG(ast->name));
                 return NULL;
             }
             bool open = node_type_is_multi(sub) || (sub->kind == TYPE_UDT && !sub->frozen);
             if (open) {
-                (void)node_query_fail(query, ERROR_INVALID, "Non-frozen collections or user types are not allowed inside collections: %.*s", SLICE_ARG(ast->name));
+                (void)node_query_fail(
+                    query, ERROR_INVALID,
+                    "Non-frozen collections or user types are not allowed inside collections: %.*s",
+                    SLICE_ARG(ast->name));
                 return NULL;
             }
-            if (sub->kind == TYPE_DURATION && index == 0 && (type->kind == TYPE_SET || type->kind == TYPE_MAP)) {
-                (void)node_query_fail(query, ERROR_INVALID, "Durations are not allowed as %s: %.*s<duration>", type->kind == TYPE_MAP ? "map keys" : "set elements",
-                                      SLICE_ARG(ast->name));
+            if (sub->kind == TYPE_DURATION && index == 0 &&
+                (type->kind == TYPE_SET || type->kind == TYPE_MAP)) {
+                (void)node_query_fail(
+                    query, ERROR_INVALID, "Durations are not allowed as %s: %.*s<duration>",
+                    type->kind == TYPE_MAP ? "map keys" : "set elements", SLICE_ARG(ast->name));
                 return NULL;
             }
             type->subs[index++] = sub;
@@ -353,8 +417,9 @@ const struct node_type *node_type_resolve(struct query *query, const struct type
         home = node_keyspace_find(query->engine, ast->keyspace);
     struct node_udt *udt = home == NULL || ast->count > 0 ? NULL : node_udt_find(home, ast->name);
     if (udt == NULL) {
-        (void)node_query_fail(query, ERROR_INVALID, "Unknown type %.*s%s%.*s", SLICE_ARG(keyspace == NULL ? slice_text("") : keyspace->name), keyspace == NULL ? "" : ".",
-                              SLICE_ARG(ast->name));
+        (void)node_query_fail(query, ERROR_INVALID, "Unknown type %.*s%s%.*s",
+                              SLICE_ARG(keyspace == NULL ? slice_text("") : keyspace->name),
+                              keyspace == NULL ? "" : ".", SLICE_ARG(ast->name));
         return NULL;
     }
     type->kind = TYPE_UDT;

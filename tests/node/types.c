@@ -2,7 +2,10 @@
 /* Type descriptors: names, printing, the wire's option. */
 #include "tests/node/types.h"
 
-#define SCALAR(kind_) {.kind = (kind_)}
+#define SCALAR(kind_)   \
+    {                   \
+        .kind = (kind_) \
+    }
 const struct node_type node_type_int = SCALAR(TYPE_INT);
 const struct node_type node_type_bigint = SCALAR(TYPE_BIGINT);
 const struct node_type node_type_text = SCALAR(TYPE_TEXT);
@@ -74,14 +77,16 @@ const struct node_type *node_type_scalar(enum type_kind kind)
 
 bool node_type_is_multi(const struct node_type *type)
 {
-    return !type->frozen && (type->kind == TYPE_LIST || type->kind == TYPE_SET || type->kind == TYPE_MAP);
+    return !type->frozen &&
+           (type->kind == TYPE_LIST || type->kind == TYPE_SET || type->kind == TYPE_MAP);
 }
 
 bool node_type_equal(const struct node_type *a, const struct node_type *b)
 {
     if (a == b)
         return true;
-    if (a->kind != b->kind || a->count != b->count || a->dimension != b->dimension || a->udt != b->udt || a->frozen != b->frozen ||
+    if (a->kind != b->kind || a->count != b->count || a->dimension != b->dimension ||
+        a->udt != b->udt || a->frozen != b->frozen ||
         (a->kind == TYPE_CUSTOM && !slice_equal(a->class_name, b->class_name)))
         return false;
     for (uint16_t i = 0; i < a->count; ++i) {
@@ -186,7 +191,8 @@ void node_type_print_class(const struct node_type *type, struct out *out)
         out_slice(out, type->class_name);
         return;
     }
-    bool mark = type->frozen && type->kind != TYPE_TUPLE && type->kind != TYPE_VECTOR && type->kind != TYPE_UDT;
+    bool mark = type->frozen && type->kind != TYPE_TUPLE && type->kind != TYPE_VECTOR &&
+                type->kind != TYPE_UDT;
     if (mark)
         put_text(out, "org.apache.cassandra.db.marshal.FrozenType(");
     put_text(out, "org.apache.cassandra.db.marshal.");
@@ -226,7 +232,8 @@ void node_type_print_class(const struct node_type *type, struct out *out)
 
 void node_type_put_option(const struct node_type *type, uint8_t version, struct out *out)
 {
-    bool custom = type->kind == TYPE_CUSTOM || type->kind == TYPE_VECTOR || (type->kind == TYPE_DURATION && version < 5) ||
+    bool custom = type->kind == TYPE_CUSTOM || type->kind == TYPE_VECTOR ||
+                  (type->kind == TYPE_DURATION && version < 5) ||
                   (version < 4 && type->kind >= TYPE_DATE && type->kind <= TYPE_TINYINT);
     if (custom) {
         out_u16(out, TYPE_CUSTOM);

@@ -11,33 +11,33 @@
 #include "tests/node/memory.h"
 
 enum type_kind { /* the wire's option ids */
-    TYPE_CUSTOM = 0x00,
-    TYPE_ASCII = 0x01,
-    TYPE_BIGINT = 0x02,
-    TYPE_BLOB = 0x03,
-    TYPE_BOOLEAN = 0x04,
-    TYPE_COUNTER = 0x05,
-    TYPE_DECIMAL = 0x06,
-    TYPE_DOUBLE = 0x07,
-    TYPE_FLOAT = 0x08,
-    TYPE_INT = 0x09,
-    TYPE_TIMESTAMP = 0x0B,
-    TYPE_UUID = 0x0C,
-    TYPE_TEXT = 0x0D,
-    TYPE_VARINT = 0x0E,
-    TYPE_TIMEUUID = 0x0F,
-    TYPE_INET = 0x10,
-    TYPE_DATE = 0x11,
-    TYPE_TIME = 0x12,
-    TYPE_SMALLINT = 0x13,
-    TYPE_TINYINT = 0x14,
-    TYPE_DURATION = 0x15,
-    TYPE_LIST = 0x20,
-    TYPE_MAP = 0x21,
-    TYPE_SET = 0x22,
-    TYPE_UDT = 0x30,
-    TYPE_TUPLE = 0x31,
-    TYPE_VECTOR = 0x100 /* custom on the wire */
+                 TYPE_CUSTOM = 0x00,
+                 TYPE_ASCII = 0x01,
+                 TYPE_BIGINT = 0x02,
+                 TYPE_BLOB = 0x03,
+                 TYPE_BOOLEAN = 0x04,
+                 TYPE_COUNTER = 0x05,
+                 TYPE_DECIMAL = 0x06,
+                 TYPE_DOUBLE = 0x07,
+                 TYPE_FLOAT = 0x08,
+                 TYPE_INT = 0x09,
+                 TYPE_TIMESTAMP = 0x0B,
+                 TYPE_UUID = 0x0C,
+                 TYPE_TEXT = 0x0D,
+                 TYPE_VARINT = 0x0E,
+                 TYPE_TIMEUUID = 0x0F,
+                 TYPE_INET = 0x10,
+                 TYPE_DATE = 0x11,
+                 TYPE_TIME = 0x12,
+                 TYPE_SMALLINT = 0x13,
+                 TYPE_TINYINT = 0x14,
+                 TYPE_DURATION = 0x15,
+                 TYPE_LIST = 0x20,
+                 TYPE_MAP = 0x21,
+                 TYPE_SET = 0x22,
+                 TYPE_UDT = 0x30,
+                 TYPE_TUPLE = 0x31,
+                 TYPE_VECTOR = 0x100 /* custom on the wire */
 };
 
 struct node_type;
@@ -54,25 +54,31 @@ struct node_udt {
 
 struct node_type {
     enum type_kind kind;
-    bool frozen;              /* as declared; flows down when resolved */
-    uint16_t count;           /* list, set 1; map 2; tuple n; vector 1 */
-    uint32_t dimension;       /* vector */
+    bool frozen;        /* as declared; flows down when resolved */
+    uint16_t count;     /* list, set 1; map 2; tuple n; vector 1 */
+    uint32_t dimension; /* vector */
     const struct node_type **subs;
     const struct node_udt *udt;
     cqlring_bytes class_name; /* custom */
 };
 
-extern const struct node_type node_type_int, node_type_bigint, node_type_text, node_type_boolean, node_type_blob, node_type_uuid,
-    node_type_timeuuid, node_type_timestamp, node_type_double, node_type_counter;
+extern const struct node_type node_type_int, node_type_bigint, node_type_text, node_type_boolean,
+    node_type_blob, node_type_uuid, node_type_timeuuid, node_type_timestamp, node_type_double,
+    node_type_counter;
 
-const struct node_type *node_type_native(cqlring_bytes name);       /* "int", "text"; NULL: none of that name */
+const struct node_type *node_type_native(
+    cqlring_bytes name); /* "int", "text"; NULL: none of that name */
 const struct node_type *node_type_scalar(enum type_kind kind);
-bool node_type_is_multi(const struct node_type *type);              /* non-frozen collection: stored by element */
+bool node_type_is_multi(
+    const struct node_type *type); /* non-frozen collection: stored by element */
 bool node_type_equal(const struct node_type *a, const struct node_type *b);
 bool node_type_uses(const struct node_type *type, const struct node_udt *udt);
-void node_type_print(const struct node_type *type, bool frozen_marks, struct out *out); /* "map<text, frozen<list<int>>>" */
-void node_type_print_class(const struct node_type *type, struct out *out);       /* "org.apache…MapType(…)" */
-void node_type_put_option(const struct node_type *type, uint8_t version, struct out *out); /* the wire's option */
+void node_type_print(const struct node_type *type, bool frozen_marks,
+                     struct out *out); /* "map<text, frozen<list<int>>>" */
+void node_type_print_class(const struct node_type *type,
+                           struct out *out); /* "org.apache…MapType(…)" */
+void node_type_put_option(const struct node_type *type, uint8_t version,
+                          struct out *out); /* the wire's option */
 
 /* Is the payload what the type demands? NULL: yes; else why not (static text). Empty payloads of types that have them pass. */
 const char *node_value_check(const struct node_type *type, cqlring_bytes value);
@@ -85,7 +91,8 @@ struct element_cursor {
     uint32_t left;
 };
 void node_elements(cqlring_bytes value, struct element_cursor *cursor);
-bool node_elements_next(struct element_cursor *cursor, cqlring_bytes *element); /* map: key, value, key … */
+bool node_elements_next(struct element_cursor *cursor,
+                        cqlring_bytes *element); /* map: key, value, key … */
 /* Field index of a tuple or UDT payload: null when it is not there. */
 cqlring_bytes node_tuple_field(cqlring_bytes value, uint32_t index);
 /* Element of a vector. */
@@ -97,15 +104,19 @@ void node_put_vint(struct out *out, uint64_t value);
 bool node_get_vint(struct reader *reader, uint64_t *value);
 
 /* Literals to payloads, appended to out. false: not one of that type. */
-bool node_literal_integer(const struct node_type *type, cqlring_bytes text, struct out *out); /* integer token */
-bool node_literal_float(const struct node_type *type, cqlring_bytes text, bool negative, struct out *out);
-bool node_literal_string(const struct node_type *type, cqlring_bytes text, struct out *out); /* text, inet, timestamp, date, time … */
+bool node_literal_integer(const struct node_type *type, cqlring_bytes text,
+                          struct out *out); /* integer token */
+bool node_literal_float(const struct node_type *type, cqlring_bytes text, bool negative,
+                        struct out *out);
+bool node_literal_string(const struct node_type *type, cqlring_bytes text,
+                         struct out *out); /* text, inet, timestamp, date, time … */
 bool node_literal_uuid(const struct node_type *type, cqlring_bytes text, struct out *out);
 bool node_literal_blob(cqlring_bytes text, struct out *out);
 bool node_literal_duration(cqlring_bytes text, struct out *out);
 
 /* Sets and maps inside a value into their order, without duplicates, as the server stores them. The value itself when
    nothing needs to move; else a copy in the arena. The value must have passed node_value_check. */
-cqlring_bytes node_value_normalise(const struct node_type *type, cqlring_bytes value, struct node_arena *arena);
+cqlring_bytes node_value_normalise(const struct node_type *type, cqlring_bytes value,
+                                   struct node_arena *arena);
 
 #endif

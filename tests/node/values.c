@@ -86,7 +86,8 @@ static bool is_utf8(cqlring_bytes text)
         if (c < 0xC2 || c > 0xF4 || (uint32_t)(end - at) < more)
             return false;
         uint8_t second = at[0];
-        if ((c == 0xE0 && second < 0xA0) || (c == 0xED && second > 0x9F) || (c == 0xF0 && second < 0x90) || (c == 0xF4 && second > 0x8F))
+        if ((c == 0xE0 && second < 0xA0) || (c == 0xED && second > 0x9F) ||
+            (c == 0xF0 && second < 0x90) || (c == 0xF4 && second > 0x8F))
             return false;
         for (uint32_t i = 0; i < more; ++i) {
             if ((*at++ & 0xC0) != 0x80)
@@ -137,7 +138,9 @@ static const char *check_collection(const struct node_type *type, cqlring_bytes 
         if (why != NULL)
             return why;
     }
-    return cqr_reader_left(&cursor.reader) == 0 ? NULL : "Unexpected extraneous bytes after a collection value";
+    return cqr_reader_left(&cursor.reader) == 0
+               ? NULL
+               : "Unexpected extraneous bytes after a collection value";
 }
 
 static const char *check_fields(const struct node_type *type, cqlring_bytes value)
@@ -149,11 +152,16 @@ static const char *check_fields(const struct node_type *type, cqlring_bytes valu
         cqlring_bytes field = cqr_get_bytes(&reader);
         if (reader.failed)
             return "Not enough bytes to read a tuple or UDT component";
-        const char *why = field.size < 0 ? NULL : node_value_check(type->kind == TYPE_UDT ? type->udt->types[i] : type->subs[i], field);
+        const char *why = field.size < 0
+                              ? NULL
+                              : node_value_check(type->kind == TYPE_UDT ? type->udt->types[i]
+                                                                        : type->subs[i],
+                                                 field);
         if (why != NULL)
             return why;
     }
-    return cqr_reader_left(&reader) == 0 ? NULL : "Invalid remaining data after end of tuple or UDT value";
+    return cqr_reader_left(&reader) == 0 ? NULL
+                                         : "Invalid remaining data after end of tuple or UDT value";
 }
 
 static const char *check_vector(const struct node_type *type, cqlring_bytes value)
@@ -192,19 +200,26 @@ const char *node_value_check(const struct node_type *type, cqlring_bytes value)
     case TYPE_INT:
     case TYPE_FLOAT: return empty || size == 4 ? NULL : "Expected 4 or 0 byte value";
     case TYPE_BOOLEAN: return empty || size == 1 ? NULL : "Expected 1 or 0 byte value";
-    case TYPE_DECIMAL: return empty || size >= 5 ? NULL : "Expected 0 or at least 5 bytes for a decimal";
+    case TYPE_DECIMAL:
+        return empty || size >= 5 ? NULL : "Expected 0 or at least 5 bytes for a decimal";
     case TYPE_UUID: return empty || size == 16 ? NULL : "UUID should be 16 or 0 bytes";
     case TYPE_TIMEUUID:
         if (!empty && size != 16)
             return "TimeUUID should be 16 or 0 bytes";
-        return empty || (slice_data(value)[6] & 0xF0) == 0x10 ? NULL : "Invalid version for TimeUUID type.";
+        return empty || (slice_data(value)[6] & 0xF0) == 0x10
+                   ? NULL
+                   : "Invalid version for TimeUUID type.";
     case TYPE_VARINT: return NULL;
-    case TYPE_INET: return empty || size == 4 || size == 16 ? NULL : "Expected 4, 16 or 0 bytes for an inet address";
+    case TYPE_INET:
+        return empty || size == 4 || size == 16 ? NULL
+                                                : "Expected 4, 16 or 0 bytes for an inet address";
     case TYPE_DATE: return size == 4 ? NULL : "Expected 4 byte long for date";
     case TYPE_TIME:
         if (size != 8)
             return "Expected 8 byte long for time";
-        return cqr_load_u64(slice_data(value)) < 86400000000000ULL ? NULL : "Input long out of bounds for time";
+        return cqr_load_u64(slice_data(value)) < 86400000000000ULL
+                   ? NULL
+                   : "Input long out of bounds for time";
     case TYPE_SMALLINT: return size == 2 ? NULL : "Expected 2 byte value for a smallint";
     case TYPE_TINYINT: return size == 1 ? NULL : "Expected 1 byte for a tinyint";
     case TYPE_DURATION: return check_duration(value);
@@ -353,7 +368,8 @@ static int compare_decimal(cqlring_bytes a, cqlring_bytes b)
 
 static uint64_t uuid_time(const uint8_t *at)
 {
-    return (uint64_t)(cqr_load_u16(at + 6) & 0x0FFF) << 48 | (uint64_t)cqr_load_u16(at + 4) << 32 | cqr_load_u32(at);
+    return (uint64_t)(cqr_load_u16(at + 6) & 0x0FFF) << 48 | (uint64_t)cqr_load_u16(at + 4) << 32 |
+           cqr_load_u32(at);
 }
 
 static int compare_timeuuid(cqlring_bytes a, cqlring_bytes b)
@@ -388,8 +404,11 @@ static int compare_parts(const struct node_type *type, cqlring_bytes a, cqlring_
         uint16_t count = type->kind == TYPE_UDT ? type->udt->count : type->count;
         for (uint16_t i = 0; i < count; ++i) {
             cqlring_bytes x = node_tuple_field(a, i), y = node_tuple_field(b, i);
-            int order = x.size < 0 || y.size < 0 ? (x.size >= 0) - (y.size >= 0)
-                                                 : node_value_compare(type->kind == TYPE_UDT ? type->udt->types[i] : type->subs[i], x, y);
+            int order = x.size < 0 || y.size < 0
+                            ? (x.size >= 0) - (y.size >= 0)
+                            : node_value_compare(type->kind == TYPE_UDT ? type->udt->types[i]
+                                                                        : type->subs[i],
+                                                 x, y);
             if (order != 0)
                 return order;
         }
@@ -400,7 +419,9 @@ static int compare_parts(const struct node_type *type, cqlring_bytes a, cqlring_
         cqr_reader_init(&p, a.data, (uint32_t)a.size);
         cqr_reader_init(&q, b.data, (uint32_t)b.size);
         cqlring_bytes x, y;
-        for (uint32_t i = 0; i < type->dimension && node_vector_next(type, &p, &x) && node_vector_next(type, &q, &y); ++i) {
+        for (uint32_t i = 0; i < type->dimension && node_vector_next(type, &p, &x) &&
+                             node_vector_next(type, &q, &y);
+             ++i) {
             int order = node_value_compare(type->subs[0], x, y);
             if (order != 0)
                 return order;
@@ -485,7 +506,8 @@ static int compare_items(const void *left, const void *right)
     return order != 0 ? order : (a->index > b->index) - (a->index < b->index);
 }
 
-static cqlring_bytes normalise_collection(const struct node_type *type, cqlring_bytes value, struct node_arena *arena)
+static cqlring_bytes normalise_collection(const struct node_type *type, cqlring_bytes value,
+                                          struct node_arena *arena)
 {
     struct element_cursor cursor;
     node_elements(value, &cursor);
@@ -525,7 +547,8 @@ static cqlring_bytes normalise_collection(const struct node_type *type, cqlring_
     return result;
 }
 
-cqlring_bytes node_value_normalise(const struct node_type *type, cqlring_bytes value, struct node_arena *arena)
+cqlring_bytes node_value_normalise(const struct node_type *type, cqlring_bytes value,
+                                   struct node_arena *arena)
 {
     if (value.size <= 0 || !holds_sorted(type))
         return value;
@@ -536,7 +559,8 @@ cqlring_bytes node_value_normalise(const struct node_type *type, cqlring_bytes v
         struct reader reader;
         cqr_reader_init(&reader, value.data, (uint32_t)value.size);
         cqlring_bytes element;
-        for (uint32_t i = 0; i < type->dimension && node_vector_next(type, &reader, &element); ++i) {
+        for (uint32_t i = 0; i < type->dimension && node_vector_next(type, &reader, &element);
+             ++i) {
             element = node_value_normalise(type->subs[0], element, arena);
             node_put_vint(&out, (uint64_t)element.size);
             out_slice(&out, element);
@@ -547,7 +571,8 @@ cqlring_bytes node_value_normalise(const struct node_type *type, cqlring_bytes v
         for (uint16_t i = 0; cqr_reader_left(&reader) > 0; ++i) {
             cqlring_bytes field = cqr_get_bytes(&reader);
             if (field.size >= 0)
-                field = node_value_normalise(type->kind == TYPE_UDT ? type->udt->types[i] : type->subs[i], field, arena);
+                field = node_value_normalise(
+                    type->kind == TYPE_UDT ? type->udt->types[i] : type->subs[i], field, arena);
             out_bytes(&out, field);
         }
     }

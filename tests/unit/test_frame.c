@@ -38,7 +38,8 @@ END_TEST
 
 START_TEST(bytes_of_a_header_are_the_texts)
 {
-    static const uint8_t expected[] = {0x05, 0x02, 0x7F, 0xFF, 0x0A, 0x00, 0x00, 0x00, 0x02, 0xAB, 0xCD};
+    static const uint8_t expected[] = {0x05, 0x02, 0x7F, 0xFF, 0x0A, 0x00,
+                                       0x00, 0x00, 0x02, 0xAB, 0xCD};
     uint8_t data[sizeof expected];
     struct writer writer;
     cqr_writer_init(&writer, data, sizeof data);
@@ -50,7 +51,8 @@ START_TEST(bytes_of_a_header_are_the_texts)
 }
 END_TEST
 
-/* Five frames, the bytes handed over in two parts, cut at every place: all five come out, and never one too early. */
+/* Five frames, the bytes handed over in two parts, cut at every place: all five come out, and never
+   one too early. */
 START_TEST(frame_split_at_every_byte_is_whole_again)
 {
     static const uint32_t sizes[] = {0, 1, 4, 100, 9};
@@ -67,12 +69,14 @@ START_TEST(frame_split_at_every_byte_is_whole_again)
             uint32_t end = part == 0 ? split : writer.size;
             struct frame_header header = {.body_size = 0};
             enum frame_cut cut;
-            /* Memory of exactly what has been received, so that a sanitizer sees one byte too far. */
+            /* Memory of exactly what has been received, so that a sanitizer sees one byte too
+               far. */
             uint8_t *received = malloc(end - at + 1);
             ck_assert_ptr_nonnull(received);
             uint32_t from = at;
             memcpy(received, data + from, end - from);
-            while ((cut = cqr_frame_cut(received + (at - from), end - at, PROTO_BODY_MAX, &header)) == FRAME_WHOLE) {
+            while ((cut = cqr_frame_cut(received + (at - from), end - at, PROTO_BODY_MAX,
+                                        &header)) == FRAME_WHOLE) {
                 ck_assert_int_eq(header.stream, found);
                 ck_assert_uint_eq(header.body_size, sizes[found]);
                 at += PROTO_HEADER_SIZE + header.body_size;
@@ -95,9 +99,12 @@ START_TEST(body_larger_than_allowed_or_negative_is_bad_as_soon_as_the_header_is_
         uint32_t size, max;
         enum frame_cut cut;
     } cases[] = {
-        {100, 100, FRAME_PARTIAL},        {101, 100, FRAME_BAD},
-        {PROTO_BODY_MAX, PROTO_BODY_MAX, FRAME_PARTIAL}, {PROTO_BODY_MAX + 1u, PROTO_BODY_MAX, FRAME_BAD},
-        {0x80000000u, PROTO_BODY_MAX, FRAME_BAD}, {0xFFFFFFFFu, PROTO_BODY_MAX, FRAME_BAD},
+        {100, 100, FRAME_PARTIAL},
+        {101, 100, FRAME_BAD},
+        {PROTO_BODY_MAX, PROTO_BODY_MAX, FRAME_PARTIAL},
+        {PROTO_BODY_MAX + 1u, PROTO_BODY_MAX, FRAME_BAD},
+        {0x80000000u, PROTO_BODY_MAX, FRAME_BAD},
+        {0xFFFFFFFFu, PROTO_BODY_MAX, FRAME_BAD},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
         uint8_t data[PROTO_HEADER_SIZE] = {0x84, 0, 0, 1, OPCODE_RESULT};
@@ -110,7 +117,8 @@ END_TEST
 
 START_TEST(only_a_bare_void_result_is_a_plain_void)
 {
-    struct frame_header header = {.version = 4, .response = true, .opcode = OPCODE_RESULT, .body_size = 4};
+    struct frame_header header = {
+        .version = 4, .response = true, .opcode = OPCODE_RESULT, .body_size = 4};
     uint8_t body[8] = {0, 0, 0, RESULT_VOID};
     ck_assert(cqr_frame_is_plain_void(&header, body));
     for (uint8_t flag = 1; flag != 0; flag = (uint8_t)(flag << 1)) {
@@ -155,7 +163,8 @@ int main(void)
     tcase_add_test(tcase, header_read_is_the_header_written);
     tcase_add_test(tcase, bytes_of_a_header_are_the_texts);
     tcase_add_test(tcase, frame_split_at_every_byte_is_whole_again);
-    tcase_add_test(tcase, body_larger_than_allowed_or_negative_is_bad_as_soon_as_the_header_is_there);
+    tcase_add_test(tcase,
+                   body_larger_than_allowed_or_negative_is_bad_as_soon_as_the_header_is_there);
     tcase_add_test(tcase, only_a_bare_void_result_is_a_plain_void);
     tcase_add_test(tcase, frame_that_does_not_fit_fails_the_writer_and_writes_nothing_outside);
     suite_add_tcase(suite, tcase);

@@ -14,11 +14,11 @@ static cqlring_bytes text(const char *string)
 
 static struct handshake handshake;
 static struct handshake_config config;
-static struct writer sent;        /* by us, one request at a time */
+static struct writer sent; /* by us, one request at a time */
 static uint8_t sent_room[2048];
-static struct writer reply;       /* the server's body */
+static struct writer reply; /* the server's body */
 static uint8_t reply_room[4096];
-static struct request request;    /* what was sent, taken apart */
+static struct request request; /* what was sent, taken apart */
 
 static void setup(void)
 {
@@ -44,7 +44,8 @@ static void take_sent(uint8_t opcode)
     ck_assert_uint_eq(header.version, config.version);
     ck_assert_uint_eq(header.flags & FLAG_COMPRESSED, 0); /* CP-05 */
     cqlring_bytes body = {sent.data + PROTO_HEADER_SIZE, (int32_t)header.body_size};
-    ck_assert_int_eq(cqr_decode_request(&handshake.dialect, opcode, header.flags, body, &request), CQLRING_OK);
+    ck_assert_int_eq(cqr_decode_request(&handshake.dialect, opcode, header.flags, body, &request),
+                     CQLRING_OK);
     sent.size = 0;
 }
 
@@ -62,8 +63,8 @@ static enum handshake_decision answer_in(uint8_t version, uint8_t opcode)
     uint8_t *body = malloc(reply.size + (reply.size == 0));
     ck_assert_ptr_nonnull(body);
     memcpy(body, reply.data, reply.size);
-    enum handshake_decision decision =
-        cqr_handshake_reply(&handshake, version, 0, opcode, (cqlring_bytes){body, (int32_t)reply.size}, &sent);
+    enum handshake_decision decision = cqr_handshake_reply(
+        &handshake, version, 0, opcode, (cqlring_bytes){body, (int32_t)reply.size}, &sent);
     free(body);
     reply.size = 0;
     return decision;
@@ -101,7 +102,9 @@ static enum handshake_decision answer_supported(const struct option *options, si
     return answer(OPCODE_SUPPORTED);
 }
 
-#define SUPPORTED(...) answer_supported((const struct option[]){__VA_ARGS__}, sizeof((const struct option[]){__VA_ARGS__}) / sizeof(struct option))
+#define SUPPORTED(...)                                     \
+    answer_supported((const struct option[]){__VA_ARGS__}, \
+                     sizeof((const struct option[]){__VA_ARGS__}) / sizeof(struct option))
 
 static enum handshake_decision answer_plain_supported(void)
 {
@@ -143,10 +146,11 @@ static void check_failed(cqlring_status status, const char *part)
 {
     ck_assert_int_eq(handshake.state, HANDSHAKE_FAILED);
     ck_assert_int_eq(handshake.status, status);
-    ck_assert_msg(strstr(handshake.message, part) != NULL, "\"%s\" is not in \"%s\"", part, handshake.message);
+    ck_assert_msg(strstr(handshake.message, part) != NULL, "\"%s\" is not in \"%s\"", part,
+                  handshake.message);
 }
 
-/* --- the usual way -------------------------------------------------------------------------------------------------- */
+/* --- the usual way ---------------------------------------------------------------------------- */
 
 START_TEST(connection_without_extras_is_ready_after_startup)
 {
@@ -226,11 +230,12 @@ START_TEST(warnings_before_an_answer_are_passed_over)
     ck_assert_int_eq(answer_plain_supported(), HANDSHAKE_SEND);
     static const uint8_t warning[] = {0, 1, 0, 4, 'c', 'a', 'r', 'e'};
     ck_assert_int_eq(cqr_handshake_reply(&handshake, PROTO_V5, FLAG_WARNING, OPCODE_READY,
-                                         (cqlring_bytes){warning, sizeof warning}, &sent), HANDSHAKE_READY);
+                                         (cqlring_bytes){warning, sizeof warning}, &sent),
+                     HANDSHAKE_READY);
 }
 END_TEST
 
-/* --- versions ------------------------------------------------------------------------------------------------------- */
+/* --- versions --------------------------------------------------------------------------------- */
 
 /* Refusals as the servers word them, in the versions in which they may come. */
 START_TEST(refused_version_leads_to_the_next_lower_one)
@@ -239,14 +244,17 @@ START_TEST(refused_version_leads_to_the_next_lower_one)
         uint8_t header_version;
         const char *message;
     } refusals[] = {
-        {4, "Invalid or unsupported protocol version: 5"},                                          /* Scylla */
+        {4, "Invalid or unsupported protocol version: 5"}, /* Scylla */
         {5, "Invalid or unsupported protocol version (5); supported versions are (3/v3, 4/v4)"},
-        {4, "Invalid or unsupported protocol version (5); supported versions are (3/v3, 4/v4, 5/v5-beta)"},
-        {3, "Invalid or unsupported protocol version (5); the lowest supported version is 1 and the greatest is 3"},
+        {4,
+         "Invalid or unsupported protocol version (5); supported versions are (3/v3, 4/v4, 5/v5-beta)"},
+        {3,
+         "Invalid or unsupported protocol version (5); the lowest supported version is 1 and the greatest is 3"},
         {6, "Invalid or unsupported protocol version (5)"},
         {127, "Invalid or unsupported protocol version (5)"},
         {1, "Invalid or unsupported protocol version (5)"},
-        {5, "Beta version of the protocol used (5/v5-beta), but USE_BETA flag is unset"},            /* PD-03 */
+        {5,
+         "Beta version of the protocol used (5/v5-beta), but USE_BETA flag is unset"}, /* PD-03 */
     };
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; ++i) {
         for (int after_startup = 0; after_startup < 2; ++after_startup) {
@@ -254,7 +262,9 @@ START_TEST(refused_version_leads_to_the_next_lower_one)
             start();
             if (after_startup)
                 ck_assert_int_eq(answer_plain_supported(), HANDSHAKE_SEND);
-            ck_assert_int_eq(answer_error(refusals[i].header_version, ERROR_PROTOCOL, refusals[i].message), HANDSHAKE_DOWNGRADE);
+            ck_assert_int_eq(
+                answer_error(refusals[i].header_version, ERROR_PROTOCOL, refusals[i].message),
+                HANDSHAKE_DOWNGRADE);
             ck_assert_uint_eq(handshake.version_next, PROTO_V4);
         }
     }
@@ -266,7 +276,8 @@ START_TEST(pd_02_explicit_version_is_not_lowered)
 {
     config.version_min = PROTO_V5;
     start();
-    ck_assert_int_eq(answer_error(4, ERROR_PROTOCOL, "Invalid or unsupported protocol version: 5"), HANDSHAKE_ERROR);
+    ck_assert_int_eq(answer_error(4, ERROR_PROTOCOL, "Invalid or unsupported protocol version: 5"),
+                     HANDSHAKE_ERROR);
     check_failed(CQLRING_PROTOCOL, "v5");
     check_failed(CQLRING_PROTOCOL, "no version below v5 is allowed");
     check_failed(CQLRING_PROTOCOL, "Invalid or unsupported protocol version: 5");
@@ -275,7 +286,8 @@ START_TEST(pd_02_explicit_version_is_not_lowered)
 
     sent.size = 0;
     start();
-    ck_assert_int_eq(SUPPORTED({"PROTOCOL_VERSIONS", {"3/v3", "4/v4", "5/v5-beta"}}), HANDSHAKE_ERROR);
+    ck_assert_int_eq(SUPPORTED({"PROTOCOL_VERSIONS", {"3/v3", "4/v4", "5/v5-beta"}}),
+                     HANDSHAKE_ERROR);
     check_failed(CQLRING_PROTOCOL, "3/v3, 4/v4, 5/v5-beta");
 }
 END_TEST
@@ -302,7 +314,9 @@ START_TEST(listed_versions_choose_the_best_that_is_not_beta)
         config.version_min = cases[i].version_min;
         sent.size = 0;
         start();
-        struct option option = {"Protocol_Versions", {cases[i].versions[0], cases[i].versions[1], cases[i].versions[2], cases[i].versions[3]}};
+        struct option option = {"Protocol_Versions",
+                                {cases[i].versions[0], cases[i].versions[1], cases[i].versions[2],
+                                 cases[i].versions[3]}};
         ck_assert_int_eq(answer_supported(&option, 1), cases[i].decision);
         ck_assert_uint_eq(handshake.version_next, cases[i].next);
     }
@@ -355,7 +369,7 @@ START_TEST(other_errors_do_not_lower_the_version)
 }
 END_TEST
 
-/* --- compression ---------------------------------------------------------------------------------------------------- */
+/* --- compression ------------------------------------------------------------------------------ */
 
 /* CP-06: what the server has, what the version has, what is required; none means none. */
 START_TEST(cp_06_compression_is_what_is_asked_for_where_it_exists)
@@ -367,11 +381,16 @@ START_TEST(cp_06_compression_is_what_is_asked_for_where_it_exists)
         const char *offered[2];
         const char *chosen; /* NULL: none; "": an error */
     } cases[] = {
-        {4, COMPRESSION_NONE, false, {"lz4", "snappy"}, NULL},     {4, COMPRESSION_LZ4, false, {"lz4", "snappy"}, "lz4"},
-        {4, COMPRESSION_LZ4, false, {"LZ4"}, "lz4"},               {4, COMPRESSION_SNAPPY, false, {"lz4", "snappy"}, "snappy"},
-        {4, COMPRESSION_LZ4, false, {"snappy"}, NULL},             {4, COMPRESSION_LZ4, true, {"snappy"}, ""},
-        {5, COMPRESSION_LZ4, true, {"snappy", "lz4"}, "lz4"},      {5, COMPRESSION_SNAPPY, false, {"snappy", "lz4"}, NULL},
-        {5, COMPRESSION_SNAPPY, true, {"snappy", "lz4"}, ""},      {5, COMPRESSION_LZ4, false, {NULL}, NULL},
+        {4, COMPRESSION_NONE, false, {"lz4", "snappy"}, NULL},
+        {4, COMPRESSION_LZ4, false, {"lz4", "snappy"}, "lz4"},
+        {4, COMPRESSION_LZ4, false, {"LZ4"}, "lz4"},
+        {4, COMPRESSION_SNAPPY, false, {"lz4", "snappy"}, "snappy"},
+        {4, COMPRESSION_LZ4, false, {"snappy"}, NULL},
+        {4, COMPRESSION_LZ4, true, {"snappy"}, ""},
+        {5, COMPRESSION_LZ4, true, {"snappy", "lz4"}, "lz4"},
+        {5, COMPRESSION_SNAPPY, false, {"snappy", "lz4"}, NULL},
+        {5, COMPRESSION_SNAPPY, true, {"snappy", "lz4"}, ""},
+        {5, COMPRESSION_LZ4, false, {NULL}, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
         config.version = cases[i].version;
@@ -389,14 +408,16 @@ START_TEST(cp_06_compression_is_what_is_asked_for_where_it_exists)
         ck_assert_int_eq(decision, HANDSHAKE_SEND);
         take_sent(OPCODE_STARTUP);
         check_option("COMPRESSION", cases[i].chosen);
-        ck_assert_int_eq(handshake.compression, cases[i].chosen == NULL ? COMPRESSION_NONE : cases[i].wanted);
+        ck_assert_int_eq(handshake.compression,
+                         cases[i].chosen == NULL ? COMPRESSION_NONE : cases[i].wanted);
     }
 }
 END_TEST
 
-/* --- authentication ------------------------------------------------------------------------------------------------- */
+/* --- authentication --------------------------------------------------------------------------- */
 
-/* AU-06: credentials that nobody asks for; an authenticator that nobody knows; several rounds, each answered. */
+/* AU-06: credentials that nobody asks for; an authenticator that nobody knows; several rounds, each
+   answered. */
 START_TEST(au_06_each_challenge_is_answered)
 {
     start();
@@ -408,7 +429,8 @@ START_TEST(au_06_each_challenge_is_answered)
         sent.size = 0;
         ck_assert_int_eq(cqr_handshake_answer(&handshake, text("t"), &sent), HANDSHAKE_SEND);
         take_sent(OPCODE_AUTH_RESPONSE);
-        cqlring_bytes challenge = round == 3 ? (cqlring_bytes){NULL, CQLRING_NULL} : text("PLAIN-START");
+        cqlring_bytes challenge = round == 3 ? (cqlring_bytes){NULL, CQLRING_NULL}
+                                             : text("PLAIN-START");
         cqr_put_bytes(&reply, challenge);
         ck_assert_int_eq(answer(OPCODE_AUTH_CHALLENGE), HANDSHAKE_ASK_AUTH);
         ck_assert_int_eq(handshake.challenge_size, challenge.size);
@@ -416,7 +438,8 @@ START_TEST(au_06_each_challenge_is_answered)
             ck_assert_mem_eq(handshake.challenge, "PLAIN-START", 11);
     }
     sent.size = 0;
-    ck_assert_int_eq(cqr_handshake_answer(&handshake, (cqlring_bytes){NULL, CQLRING_NULL}, &sent), HANDSHAKE_SEND);
+    ck_assert_int_eq(cqr_handshake_answer(&handshake, (cqlring_bytes){NULL, CQLRING_NULL}, &sent),
+                     HANDSHAKE_SEND);
     cqr_put_bytes(&reply, text("welcome"));
     ck_assert_int_eq(answer(OPCODE_AUTH_SUCCESS), HANDSHAKE_READY);
 }
@@ -429,7 +452,9 @@ START_TEST(refused_credentials_are_an_auth_error_with_the_servers_words)
     cqr_put_string(&reply, text("A"));
     answer(OPCODE_AUTHENTICATE);
     cqr_handshake_answer(&handshake, text("\0user\0secret-password"), &sent);
-    ck_assert_int_eq(answer_error(5, ERROR_CREDENTIALS, "Provided username user and/or password are incorrect"), HANDSHAKE_ERROR);
+    ck_assert_int_eq(
+        answer_error(5, ERROR_CREDENTIALS, "Provided username user and/or password are incorrect"),
+        HANDSHAKE_ERROR);
     check_failed(CQLRING_AUTH, "Provided username user and/or password are incorrect");
     ck_assert_ptr_null(strstr(handshake.message, "secret"));
     ck_assert_int_eq(handshake.server_code, ERROR_CREDENTIALS);
@@ -448,17 +473,25 @@ START_TEST(au_03_plain_token_takes_any_text_but_nul)
     static const uint8_t expected[] = "\0\xC3\xA9mile\0pass \xF0\x9F\x94\x91";
     uint8_t token[64];
     uint32_t size = 0;
-    ck_assert_int_eq(cqr_auth_plain(text("\xC3\xA9mile"), text("pass \xF0\x9F\x94\x91"), token, sizeof token, &size), CQLRING_OK);
+    ck_assert_int_eq(cqr_auth_plain(text("\xC3\xA9mile"), text("pass \xF0\x9F\x94\x91"), token,
+                                    sizeof token, &size),
+                     CQLRING_OK);
     ck_assert_uint_eq(size, sizeof expected - 1);
     ck_assert_mem_eq(token, expected, size);
     ck_assert_int_eq(cqr_auth_plain(text("u"), text(""), token, sizeof token, &size), CQLRING_OK);
     ck_assert_uint_eq(size, 3);
-    ck_assert_int_eq(cqr_auth_plain(text(""), (cqlring_bytes){NULL, 0}, token, sizeof token, &size), CQLRING_OK);
+    ck_assert_int_eq(cqr_auth_plain(text(""), (cqlring_bytes){NULL, 0}, token, sizeof token, &size),
+                     CQLRING_OK);
     ck_assert_uint_eq(size, 2);
-    ck_assert_int_eq(cqr_auth_plain((cqlring_bytes){"a\0b", 3}, text("p"), token, sizeof token, &size), CQLRING_INVALID);
-    ck_assert_int_eq(cqr_auth_plain(text("u"), (cqlring_bytes){"\0", 1}, token, sizeof token, &size), CQLRING_INVALID);
+    ck_assert_int_eq(
+        cqr_auth_plain((cqlring_bytes){"a\0b", 3}, text("p"), token, sizeof token, &size),
+        CQLRING_INVALID);
+    ck_assert_int_eq(
+        cqr_auth_plain(text("u"), (cqlring_bytes){"\0", 1}, token, sizeof token, &size),
+        CQLRING_INVALID);
     for (uint32_t capacity = 0; capacity < 4; ++capacity)
-        ck_assert_int_eq(cqr_auth_plain(text("u"), text("p"), token, capacity, &size), CQLRING_TOO_LARGE);
+        ck_assert_int_eq(cqr_auth_plain(text("u"), text("p"), token, capacity, &size),
+                         CQLRING_TOO_LARGE);
     ck_assert_int_eq(cqr_auth_plain(text("u"), text("p"), token, 4, &size), CQLRING_OK);
 }
 END_TEST
@@ -479,7 +512,7 @@ START_TEST(challenge_larger_than_kept_is_an_error_and_long_class_names_are_cut)
 }
 END_TEST
 
-/* --- keyspace and events -------------------------------------------------------------------------------------------- */
+/* --- keyspace and events ---------------------------------------------------------------------- */
 
 START_TEST(refused_keyspace_is_named_in_the_error)
 {
@@ -488,7 +521,8 @@ START_TEST(refused_keyspace_is_named_in_the_error)
     answer_plain_supported();
     ck_assert_int_eq(answer(OPCODE_READY), HANDSHAKE_SEND);
     ck_assert_int_eq(handshake.state, HANDSHAKE_AWAIT_KEYSPACE);
-    ck_assert_int_eq(answer_error(5, ERROR_INVALID, "Keyspace 'no such' does not exist"), HANDSHAKE_ERROR);
+    ck_assert_int_eq(answer_error(5, ERROR_INVALID, "Keyspace 'no such' does not exist"),
+                     HANDSHAKE_ERROR);
     check_failed(CQLRING_SERVER, "USE \"no such\": Keyspace");
     ck_assert_int_eq(handshake.server_code, ERROR_INVALID);
 }
@@ -517,30 +551,41 @@ START_TEST(requests_that_do_not_fit_are_an_error_not_half_a_request)
 }
 END_TEST
 
-/* --- Scylla --------------------------------------------------------------------------------------------------------- */
+/* --- Scylla ----------------------------------------------------------------------------------- */
 
-#define SHARDING                                                                                                       \
-    {"scylla_SHARD", {"3"}}, {"SCYLLA_NR_SHARDS", {"12"}}, {"SCYLLA_SHARDING_IGNORE_MSB", {"12"}},                     \
-        {"SCYLLA_SHARDING_ALGORITHM", {"biased-token-round-robin"}},                                                   \
-        {"SCYLLA_PARTITIONER", {"org.apache.cassandra.dht.Murmur3Partitioner"}}, {"SCYLLA_SHARD_AWARE_PORT", {"19042"}}, \
-        {"Scylla_Shard_Aware_Port_SSL", {"19142"}}
+#define SHARDING                                                                                   \
+    {"scylla_SHARD", {"3"}}, {"SCYLLA_NR_SHARDS", {"12"}}, {"SCYLLA_SHARDING_IGNORE_MSB", {"12"}}, \
+        {"SCYLLA_SHARDING_ALGORITHM", {"biased-token-round-robin"}},                               \
+        {"SCYLLA_PARTITIONER", {"org.apache.cassandra.dht.Murmur3Partitioner"}},                   \
+        {"SCYLLA_SHARD_AWARE_PORT", {"19042"}},                                                    \
+    {                                                                                              \
+        "Scylla_Shard_Aware_Port_SSL",                                                             \
+        {                                                                                          \
+            "19142"                                                                                \
+        }                                                                                          \
+    }
 
 START_TEST(sharding_and_extensions_of_scylla_are_taken)
 {
     config.version = PROTO_V4;
     config.scylla_metadata_id = true;
     start();
-    ck_assert_int_eq(SUPPORTED(SHARDING, {"SCYLLA_LWT_ADD_METADATA_MARK", {"LWT_OPTIMIZATION_META_BIT_MASK=2147483648"}},
-                               {"SCYLLA_RATE_LIMIT_ERROR", {"ERROR_CODE=61440"}}, {"TABLETS_ROUTING_V1", {NULL}},
-                               {"SCYLLA_USE_METADATA_ID", {NULL}}, {"SCYLLA_FAILURE_REASON_MAP", {"REASON_ABORTED=61443"}}),
-                     HANDSHAKE_SEND);
+    ck_assert_int_eq(
+        SUPPORTED(SHARDING,
+                  {"SCYLLA_LWT_ADD_METADATA_MARK", {"LWT_OPTIMIZATION_META_BIT_MASK=2147483648"}},
+                  {"SCYLLA_RATE_LIMIT_ERROR", {"ERROR_CODE=61440"}}, {"TABLETS_ROUTING_V1", {NULL}},
+                  {"SCYLLA_USE_METADATA_ID", {NULL}},
+                  {"SCYLLA_FAILURE_REASON_MAP", {"REASON_ABORTED=61443"}}),
+        HANDSHAKE_SEND);
     take_sent(OPCODE_STARTUP);
     ck_assert_uint_eq(handshake.shard.shard, 3);
     ck_assert_uint_eq(handshake.shard.shard_count, 12);
     ck_assert_uint_eq(handshake.shard.ignore_msb, 12);
     ck_assert_uint_eq(handshake.shard.shard_aware_port, 19042);
     ck_assert_uint_eq(handshake.shard.shard_aware_port_tls, 19142);
-    ck_assert_uint_eq(handshake.dialect.extensions, EXT_METADATA_ID | EXT_TABLETS_V1 | EXT_LWT_MARK | EXT_RATE_LIMIT | EXT_FAILURE_MAP);
+    ck_assert_uint_eq(handshake.dialect.extensions, EXT_METADATA_ID | EXT_TABLETS_V1 |
+                                                        EXT_LWT_MARK | EXT_RATE_LIMIT |
+                                                        EXT_FAILURE_MAP);
     ck_assert_uint_eq(handshake.dialect.lwt_mask, 0x80000000);
     ck_assert_int_eq(handshake.dialect.rate_limit_code, 61440);
     check_option("SCYLLA_LWT_ADD_METADATA_MARK", "LWT_OPTIMIZATION_META_BIT_MASK=2147483648");
@@ -557,9 +602,11 @@ START_TEST(extensions_are_asked_for_only_where_offered_and_sensible)
 {
     config.version = PROTO_V4;
     start();
-    ck_assert_int_eq(SUPPORTED({"SCYLLA_LWT_ADD_METADATA_MARK", {"LWT_OPTIMIZATION_META_BIT_MASK=0"}}, {"SCYLLA_RATE_LIMIT_ERROR", {"ERROR_CODE=x"}},
-                               {"TABLETS_ROUTING_V1", {NULL}}, {"TABLETS_ROUTING_V2_EXPERIMENTAL", {NULL}}, {"SCYLLA_USE_METADATA_ID", {NULL}}),
-                     HANDSHAKE_SEND);
+    ck_assert_int_eq(
+        SUPPORTED({"SCYLLA_LWT_ADD_METADATA_MARK", {"LWT_OPTIMIZATION_META_BIT_MASK=0"}},
+                  {"SCYLLA_RATE_LIMIT_ERROR", {"ERROR_CODE=x"}}, {"TABLETS_ROUTING_V1", {NULL}},
+                  {"TABLETS_ROUTING_V2_EXPERIMENTAL", {NULL}}, {"SCYLLA_USE_METADATA_ID", {NULL}}),
+        HANDSHAKE_SEND);
     take_sent(OPCODE_STARTUP);
     ck_assert_uint_eq(handshake.dialect.extensions, EXT_TABLETS_V2);
     check_option("SCYLLA_LWT_ADD_METADATA_MARK", NULL);
@@ -579,8 +626,12 @@ START_TEST(sh_04_sharding_without_sense_counts_as_none)
     static const struct {
         size_t index;
         const char *value;
-    } bad[] = {{0, "12"}, {0, "9999999999999999999"}, {0, "-1"}, {0, ""},  {0, "3 "}, {1, "0"},        {1, "3"},
-               {1, "65536"}, {2, "64"}, {2, "x"}, {3, "round-robin"}, {4, "org.apache.cassandra.dht.RandomPartitioner"}};
+    } bad[] = {{0, "12"},          {0, "9999999999999999999"},
+               {0, "-1"},          {0, ""},
+               {0, "3 "},          {1, "0"},
+               {1, "3"},           {1, "65536"},
+               {2, "64"},          {2, "x"},
+               {3, "round-robin"}, {4, "org.apache.cassandra.dht.RandomPartitioner"}};
     config.version = PROTO_V4;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
         struct option options[COUNT];
@@ -604,16 +655,22 @@ START_TEST(sh_04_sharding_without_sense_counts_as_none)
 }
 END_TEST
 
-/* --- what no server should send ------------------------------------------------------------------------------------- */
+/* --- what no server should send --------------------------------------------------------------- */
 
-/* FR-10: any opcode in any state: an answer, an error, never a crash or a step that was not asked for. */
+/* FR-10: any opcode in any state: an answer, an error, never a crash or a step that was not asked
+   for. */
 START_TEST(fr_10_unexpected_answers_are_protocol_errors)
 {
-    static const enum handshake_state states[] = {HANDSHAKE_AWAIT_SUPPORTED, HANDSHAKE_AWAIT_READY, HANDSHAKE_AWAIT_CREDENTIALS,
-                                                  HANDSHAKE_AWAIT_AUTH, HANDSHAKE_AWAIT_KEYSPACE, HANDSHAKE_AWAIT_REGISTER};
-    static const uint8_t expected[][3] = {{OPCODE_SUPPORTED, OPCODE_SUPPORTED, OPCODE_SUPPORTED}, {OPCODE_READY, OPCODE_AUTHENTICATE, OPCODE_READY},
-                                          {0xFF, 0xFF, 0xFF}, {OPCODE_AUTH_SUCCESS, OPCODE_AUTH_CHALLENGE, OPCODE_AUTH_SUCCESS},
-                                          {OPCODE_RESULT, OPCODE_RESULT, OPCODE_RESULT}, {OPCODE_READY, OPCODE_READY, OPCODE_READY}};
+    static const enum handshake_state states[] = {
+        HANDSHAKE_AWAIT_SUPPORTED, HANDSHAKE_AWAIT_READY,    HANDSHAKE_AWAIT_CREDENTIALS,
+        HANDSHAKE_AWAIT_AUTH,      HANDSHAKE_AWAIT_KEYSPACE, HANDSHAKE_AWAIT_REGISTER};
+    static const uint8_t expected[][3] = {
+        {OPCODE_SUPPORTED, OPCODE_SUPPORTED, OPCODE_SUPPORTED},
+        {OPCODE_READY, OPCODE_AUTHENTICATE, OPCODE_READY},
+        {0xFF, 0xFF, 0xFF},
+        {OPCODE_AUTH_SUCCESS, OPCODE_AUTH_CHALLENGE, OPCODE_AUTH_SUCCESS},
+        {OPCODE_RESULT, OPCODE_RESULT, OPCODE_RESULT},
+        {OPCODE_READY, OPCODE_READY, OPCODE_READY}};
     config.keyspace = text("ks");
     config.register_events = true;
     for (size_t i = 0; i < sizeof states / sizeof states[0]; ++i) {

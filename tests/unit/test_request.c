@@ -11,7 +11,8 @@ static cqlring_bytes text(const char *string)
 }
 
 static const cqlring_bytes nothing = {.data = NULL, .size = 0};
-static const struct dialect v3 = {.version = PROTO_V3}, v4 = {.version = PROTO_V4}, v5 = {.version = PROTO_V5};
+static const struct dialect v3 = {.version = PROTO_V3}, v4 = {.version = PROTO_V4},
+                            v5 = {.version = PROTO_V5};
 
 static uint8_t room[1 << 20];
 
@@ -22,22 +23,25 @@ static struct writer open_room(void)
     return writer;
 }
 
-/* The request that stands in the writer, taken apart. The body is copied to memory of exactly its size, freed by the next
-   call. */
+/* The request that stands in the writer, taken apart. The body is copied to memory of exactly its
+   size, freed by the next call. */
 static uint8_t *body_copy;
 
-static cqlring_status decode(const struct writer *writer, const struct dialect *dialect, struct request *out)
+static cqlring_status decode(const struct writer *writer, const struct dialect *dialect,
+                             struct request *out)
 {
     struct frame_header header;
     ck_assert(!writer->failed);
-    ck_assert_int_eq(cqr_frame_cut(writer->data, writer->size, PROTO_BODY_MAX, &header), FRAME_WHOLE);
+    ck_assert_int_eq(cqr_frame_cut(writer->data, writer->size, PROTO_BODY_MAX, &header),
+                     FRAME_WHOLE);
     ck_assert_uint_eq(PROTO_HEADER_SIZE + header.body_size, writer->size);
     ck_assert_uint_eq(header.version, dialect->version);
     free(body_copy);
     body_copy = malloc(header.body_size + (header.body_size == 0));
     ck_assert_ptr_nonnull(body_copy);
     memcpy(body_copy, writer->data + PROTO_HEADER_SIZE, header.body_size);
-    return cqr_decode_request(dialect, header.opcode, header.flags, (cqlring_bytes){body_copy, (int32_t)header.body_size}, out);
+    return cqr_decode_request(dialect, header.opcode, header.flags,
+                              (cqlring_bytes){body_copy, (int32_t)header.body_size}, out);
 }
 
 static void check_bytes(cqlring_bytes got, cqlring_bytes wanted)
@@ -47,16 +51,19 @@ static void check_bytes(cqlring_bytes got, cqlring_bytes wanted)
         ck_assert_mem_eq(got.data, wanted.data, (size_t)wanted.size);
 }
 
-/* Every field that can be sent, on its own and with others, comes back, in every version and in a room that fits exactly;
-   the usual way through the encoder and the thorough one (a custom payload takes it) give the same bytes but for the
-   payload. */
+/* Every field that can be sent, on its own and with others, comes back, in every version and in a
+   room that fits exactly; the usual way through the encoder and the thorough one (a custom payload
+   takes it) give the same bytes but for the payload. */
 START_TEST(execute_of_any_parameters_is_taken_apart_again)
 {
     static const uint8_t id[16] = {1, 2, 3}, other_id[20] = {9, 8, 7};
     const cqlring_bytes ids[] = {{id, 16}, {other_id, 20}, {"", 0}};
     const cqlring_bytes cells[] = {text("12345678"), {NULL, CQLRING_NULL}, text("")};
-    const struct dialect dialects[] = {
-        v3, v4, v5, {.version = PROTO_V4, .extensions = EXT_METADATA_ID}, {.version = PROTO_V4, .extensions = EXT_TABLETS_V2}};
+    const struct dialect dialects[] = {v3,
+                                       v4,
+                                       v5,
+                                       {.version = PROTO_V4, .extensions = EXT_METADATA_ID},
+                                       {.version = PROTO_V4, .extensions = EXT_TABLETS_V2}};
     const struct dialect *dialect = &dialects[_i];
     for (uint32_t bits = 0; bits < 1u << 9; ++bits) {
         struct query_params params = {.consistency = (uint16_t)(bits % 11)};
@@ -73,14 +80,16 @@ START_TEST(execute_of_any_parameters_is_taken_apart_again)
         params.tracing = (bits & 256) != 0;
         for (size_t which = 0; which < 9; ++which) {
             struct writer writer = open_room();
-            uint32_t start = cqr_execute_begin(&writer, dialect, 77, ids[which % 3], ids[which / 3], &params);
+            uint32_t start = cqr_execute_begin(&writer, dialect, 77, ids[which % 3], ids[which / 3],
+                                               &params);
             if (params.has_values)
                 cqr_put_values(&writer, cells, 3);
             cqr_execute_end(&writer, dialect, &params, start, 0xA3);
             struct request request;
             ck_assert_int_eq(decode(&writer, dialect, &request), CQLRING_OK);
             check_bytes(request.id, ids[which % 3]);
-            check_bytes(request.result_metadata_id, cqr_dialect_has_metadata_id(dialect) ? ids[which / 3] : nothing);
+            check_bytes(request.result_metadata_id,
+                        cqr_dialect_has_metadata_id(dialect) ? ids[which / 3] : nothing);
             ck_assert_uint_eq(request.params.consistency, params.consistency);
             ck_assert_uint_eq(request.params.serial_consistency, params.serial_consistency);
             ck_assert(request.params.has_values == params.has_values);
@@ -95,7 +104,8 @@ START_TEST(execute_of_any_parameters_is_taken_apart_again)
             check_bytes(request.params.keyspace, is_v5 ? params.keyspace : nothing);
             ck_assert(request.params.has_now == (is_v5 && params.has_now));
             ck_assert_int_eq(request.params.now_in_seconds, is_v5 ? params.now_in_seconds : 0);
-            ck_assert_uint_eq(request.tablet_block, (dialect->extensions & EXT_TABLETS_V2) != 0 ? 0xA3 : 0);
+            ck_assert_uint_eq(request.tablet_block,
+                              (dialect->extensions & EXT_TABLETS_V2) != 0 ? 0xA3 : 0);
         }
     }
     free(body_copy);
@@ -103,18 +113,44 @@ START_TEST(execute_of_any_parameters_is_taken_apart_again)
 }
 END_TEST
 
-/* NV-05, and every way through cqr_put_values: sizes around each of its branches, null and unset between them. */
+/* NV-05, and every way through cqr_put_values: sizes around each of its branches, null and unset
+   between them. */
 START_TEST(nv_05_values_of_every_size_keep_their_places)
 {
     static uint8_t data[70000];
-    static const int32_t sizes[] = {CQLRING_NULL, CQLRING_UNSET, 0,  1,  2,  3,  4,   5,   7,    8,    9,    12,
-                                    15,           16,            17, 24, 31, 32, 33,  64,  100,  1000, 65536, 70000};
+    static const int32_t sizes[] = {CQLRING_NULL,
+                                    CQLRING_UNSET,
+                                    0,
+                                    1,
+                                    2,
+                                    3,
+                                    4,
+                                    5,
+                                    7,
+                                    8,
+                                    9,
+                                    12,
+                                    15,
+                                    16,
+                                    17,
+                                    24,
+                                    31,
+                                    32,
+                                    33,
+                                    64,
+                                    100,
+                                    1000,
+                                    65536,
+                                    70000};
     enum { SIZES = sizeof sizes / sizeof sizes[0] };
     for (size_t i = 0; i < sizeof data; ++i)
         data[i] = (uint8_t)(i * 31 + 7);
     for (size_t first = 0; first < SIZES; ++first) {
         for (size_t second = 0; second < SIZES; ++second) {
-            const cqlring_bytes cells[3] = {{data, sizes[first]}, {data + 3, sizes[second] <= 60000 ? sizes[second] : 60000}, {data, 8}};
+            const cqlring_bytes cells[3] = {
+                {data, sizes[first]},
+                {data + 3, sizes[second] <= 60000 ? sizes[second] : 60000},
+                {data, 8}};
             uint32_t size = 2;
             for (int i = 0; i < 3; ++i)
                 size += 4 + (cells[i].size > 0 ? (uint32_t)cells[i].size : 0);
@@ -179,7 +215,8 @@ START_TEST(more_than_65535_values_fail_the_writer)
 }
 END_TEST
 
-/* FR-09: a value that fails half-way. The writer says so, and taken back to where the request began it goes on. */
+/* FR-09: a value that fails half-way. The writer says so, and taken back to where the request began
+   it goes on. */
 START_TEST(fr_09_writer_taken_back_to_the_start_goes_on)
 {
     uint8_t small[100];
@@ -201,10 +238,12 @@ START_TEST(fr_09_writer_taken_back_to_the_start_goes_on)
 }
 END_TEST
 
-/* What stands between begin and end is all that a retry needs, also on a connection of another version. */
+/* What stands between begin and end is all that a retry needs, also on a connection of another
+   version. */
 START_TEST(values_moved_between_versions_make_the_same_request)
 {
-    const struct query_params params = {.consistency = 6, .has_values = true, .has_timestamp = true, .timestamp_us = 99};
+    const struct query_params params = {
+        .consistency = 6, .has_values = true, .has_timestamp = true, .timestamp_us = 99};
     const cqlring_bytes cells[] = {text("key"), text("value")};
     struct writer writer = open_room();
     cqr_execute_begin(&writer, &v5, 1, text("0123456789abcdef"), text("metadata id 16 b"), &params);
@@ -236,7 +275,9 @@ START_TEST(unknown_result_metadata_id_is_sent_empty)
     const struct query_params params = {.consistency = 1};
     for (int i = 0; i < 2; ++i) {
         struct writer writer = open_room();
-        uint32_t start = cqr_execute_begin(&writer, &v5, 1, text("0123456789abcdef"), (cqlring_bytes){NULL, i == 0 ? 0 : CQLRING_NULL}, &params);
+        uint32_t start = cqr_execute_begin(&writer, &v5, 1, text("0123456789abcdef"),
+                                           (cqlring_bytes){NULL, i == 0 ? 0 : CQLRING_NULL},
+                                           &params);
         cqr_execute_end(&writer, &v5, &params, start, 0);
         struct request request;
         ck_assert_int_eq(decode(&writer, &v5, &request), CQLRING_OK);
@@ -316,8 +357,13 @@ END_TEST
 /* A batch has no values, pages or skipped metadata of its own, whatever the parameters say. */
 START_TEST(batch_keeps_the_low_flag_bits_clear)
 {
-    const struct query_params params = {.consistency = 1, .has_values = true, .has_names = true, .skip_metadata = true,
-                                        .page_size = 100, .paging_state = text("p"), .serial_consistency = 8};
+    const struct query_params params = {.consistency = 1,
+                                        .has_values = true,
+                                        .has_names = true,
+                                        .skip_metadata = true,
+                                        .page_size = 100,
+                                        .paging_state = text("p"),
+                                        .serial_consistency = 8};
     struct writer writer = open_room();
     uint32_t start = cqr_batch_begin(&writer, &v4, 1, BATCH_LOGGED, 0, &params);
     cqr_batch_end(&writer, &v4, &params, start);
@@ -330,7 +376,8 @@ END_TEST
 /* MS-04: null, empty and repeated keys in a request's payload; on v3 there is none. */
 START_TEST(ms_04_custom_payload_goes_before_the_message_from_v4_on)
 {
-    const struct string_pair pairs[] = {{text(""), text("x")}, {text("n"), {NULL, CQLRING_NULL}}, {text("n"), text("")}};
+    const struct string_pair pairs[] = {
+        {text(""), text("x")}, {text("n"), {NULL, CQLRING_NULL}}, {text("n"), text("")}};
     const struct query_params params = {.consistency = 1, .payload = pairs, .payload_count = 3};
     const struct dialect *dialects[] = {&v3, &v4, &v5};
     for (int i = 0; i < 3; ++i) {
@@ -379,7 +426,10 @@ START_TEST(beta_flag_is_set_on_every_request)
     cqr_encode_register(&writer, &beta, 0, NULL, 0);
     cqr_encode_auth_response(&writer, &beta, 0, nothing);
     cqr_encode_prepare(&writer, &beta, 0, text("x"), nothing, false, NULL, 0);
-    cqr_execute_end(&writer, &beta, &params, cqr_execute_begin(&writer, &beta, 0, text("0123456789abcdef"), text("0123456789abcdef"), &params), 0);
+    cqr_execute_end(&writer, &beta, &params,
+                    cqr_execute_begin(&writer, &beta, 0, text("0123456789abcdef"),
+                                      text("0123456789abcdef"), &params),
+                    0);
     cqr_query_end(&writer, &beta, &params, cqr_query_begin(&writer, &beta, 0, text("x"), &params));
     cqr_batch_end(&writer, &beta, &params, cqr_batch_begin(&writer, &beta, 0, 0, 0, &params));
     uint32_t at = 0, frames = 0;
@@ -419,8 +469,14 @@ END_TEST
 START_TEST(request_cut_anywhere_is_refused)
 {
     const struct dialect *dialect = _i == 0 ? &v4 : &v5;
-    const struct query_params params = {.consistency = 1, .has_values = true, .page_size = 10, .paging_state = text("p"),
-                                        .serial_consistency = 8, .has_timestamp = true, .has_now = true, .keyspace = text("k")};
+    const struct query_params params = {.consistency = 1,
+                                        .has_values = true,
+                                        .page_size = 10,
+                                        .paging_state = text("p"),
+                                        .serial_consistency = 8,
+                                        .has_timestamp = true,
+                                        .has_now = true,
+                                        .keyspace = text("k")};
     const cqlring_bytes cells[] = {text("abc"), {NULL, CQLRING_NULL}};
     const struct string_pair pair = {text("key"), text("value")};
     for (int kind = 0; kind < 7; ++kind) {
@@ -429,7 +485,9 @@ START_TEST(request_cut_anywhere_is_refused)
         switch (kind) {
         case 0: cqr_encode_startup(&writer, dialect, 0, &pair, 1); break;
         case 1: cqr_encode_register(&writer, dialect, 0, cells, 1); break;
-        case 2: cqr_encode_prepare(&writer, dialect, 0, text("text"), text("ks"), false, &pair, 1); break;
+        case 2:
+            cqr_encode_prepare(&writer, dialect, 0, text("text"), text("ks"), false, &pair, 1);
+            break;
         case 3:
             start = cqr_query_begin(&writer, dialect, 0, text("text"), &params);
             cqr_put_values(&writer, cells, 2);
@@ -457,7 +515,9 @@ START_TEST(request_cut_anywhere_is_refused)
             uint8_t *cut = malloc(size + (size == 0));
             ck_assert_ptr_nonnull(cut);
             memcpy(cut, room + PROTO_HEADER_SIZE, size);
-            ck_assert_int_eq(cqr_decode_request(dialect, opcode, flags, (cqlring_bytes){cut, (int32_t)size}, &request), CQLRING_PROTOCOL);
+            ck_assert_int_eq(cqr_decode_request(dialect, opcode, flags,
+                                                (cqlring_bytes){cut, (int32_t)size}, &request),
+                             CQLRING_PROTOCOL);
             free(cut);
         }
     }
@@ -472,24 +532,33 @@ START_TEST(request_against_the_texts_is_refused)
         uint8_t version, opcode, size;
         uint8_t body[24];
     } cases[] = {
-        {4, OPCODE_RESULT, 4, {0, 0, 0, 1}},                                                    /* a server's opcode */
-        {4, 0x42, 0, {0}},                                                                      /* no opcode */
-        {4, OPCODE_QUERY, 7, {0xFF, 0xFF, 0xFF, 0xFF, 0, 1, 0}},                                /* null text */
-        {4, OPCODE_QUERY, 8, {0, 0, 0, 1, 'x', 0, 11, 0}},                                      /* no such consistency */
-        {4, OPCODE_QUERY, 11, {0, 0, 0, 1, 'x', 0, 1, 0x80, 0, 1, 'k'}},                        /* keyspace on v4 */
-        {5, OPCODE_QUERY, 11, {0, 0, 0, 1, 'x', 0, 1, 0x40, 0, 0, 0}},                          /* a flag of DSE */
-        {3, OPCODE_QUERY, 14, {0, 0, 0, 1, 'x', 0, 1, 1, 0, 1, 0xFF, 0xFF, 0xFF, 0xFE}},        /* unset on v3 */
-        {4, OPCODE_QUERY, 14, {0, 0, 0, 1, 'x', 0, 1, 1, 0, 1, 0xFF, 0xFF, 0xFF, 0xFD}},        /* below unset */
-        {4, OPCODE_BATCH, 6, {3, 0, 0, 0, 1, 0}},                                               /* no such batch */
-        {4, OPCODE_BATCH, 6, {0, 0, 0, 0, 1, 1}},                                               /* values of a batch */
-        {4, OPCODE_BATCH, 6, {0, 0, 0, 0, 1, 0x40}},                                            /* names in a batch */
-        {4, OPCODE_BATCH, 9, {0, 0, 1, 2, 0, 0, 0, 0, 0}},                                      /* no such child */
-        {5, OPCODE_PREPARE, 9, {0, 0, 0, 1, 'x', 0, 0, 0, 2}},                                  /* no such flag */
+        {4, OPCODE_RESULT, 4, {0, 0, 0, 1}},                             /* a server's opcode */
+        {4, 0x42, 0, {0}},                                               /* no opcode */
+        {4, OPCODE_QUERY, 7, {0xFF, 0xFF, 0xFF, 0xFF, 0, 1, 0}},         /* null text */
+        {4, OPCODE_QUERY, 8, {0, 0, 0, 1, 'x', 0, 11, 0}},               /* no such consistency */
+        {4, OPCODE_QUERY, 11, {0, 0, 0, 1, 'x', 0, 1, 0x80, 0, 1, 'k'}}, /* keyspace on v4 */
+        {5, OPCODE_QUERY, 11, {0, 0, 0, 1, 'x', 0, 1, 0x40, 0, 0, 0}},   /* a flag of DSE */
+        {3,
+         OPCODE_QUERY,
+         14,
+         {0, 0, 0, 1, 'x', 0, 1, 1, 0, 1, 0xFF, 0xFF, 0xFF, 0xFE}}, /* unset on v3 */
+        {4,
+         OPCODE_QUERY,
+         14,
+         {0, 0, 0, 1, 'x', 0, 1, 1, 0, 1, 0xFF, 0xFF, 0xFF, 0xFD}}, /* below unset */
+        {4, OPCODE_BATCH, 6, {3, 0, 0, 0, 1, 0}},                   /* no such batch */
+        {4, OPCODE_BATCH, 6, {0, 0, 0, 0, 1, 1}},                   /* values of a batch */
+        {4, OPCODE_BATCH, 6, {0, 0, 0, 0, 1, 0x40}},                /* names in a batch */
+        {4, OPCODE_BATCH, 9, {0, 0, 1, 2, 0, 0, 0, 0, 0}},          /* no such child */
+        {5, OPCODE_PREPARE, 9, {0, 0, 0, 1, 'x', 0, 0, 0, 2}},      /* no such flag */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
         const struct dialect dialect = {.version = cases[i].version};
         struct request request;
-        ck_assert_int_eq(cqr_decode_request(&dialect, cases[i].opcode, 0, (cqlring_bytes){cases[i].body, cases[i].size}, &request), CQLRING_PROTOCOL);
+        ck_assert_int_eq(cqr_decode_request(&dialect, cases[i].opcode, 0,
+                                            (cqlring_bytes){cases[i].body, cases[i].size},
+                                            &request),
+                         CQLRING_PROTOCOL);
     }
 }
 END_TEST
@@ -498,15 +567,20 @@ START_TEST(bytes_behind_a_request_are_ignored)
 {
     const uint8_t body[] = {0, 0, 0, 1, 'x', 0, 1, 0, 0xEE, 0xEE};
     struct request request;
-    ck_assert_int_eq(cqr_decode_request(&v4, OPCODE_QUERY, 0, (cqlring_bytes){body, sizeof body}, &request), CQLRING_OK);
-    ck_assert_int_eq(cqr_decode_request(&v4, OPCODE_OPTIONS, 0, (cqlring_bytes){body, sizeof body}, &request), CQLRING_OK);
+    ck_assert_int_eq(
+        cqr_decode_request(&v4, OPCODE_QUERY, 0, (cqlring_bytes){body, sizeof body}, &request),
+        CQLRING_OK);
+    ck_assert_int_eq(
+        cqr_decode_request(&v4, OPCODE_OPTIONS, 0, (cqlring_bytes){body, sizeof body}, &request),
+        CQLRING_OK);
 }
 END_TEST
 
 START_TEST(named_values_keep_their_names)
 {
     const struct query_params params = {.consistency = 1, .has_values = true, .has_names = true};
-    const cqlring_bytes names[] = {text("a"), text("Abc")}, cells[] = {text("1"), {NULL, CQLRING_UNSET}};
+    const cqlring_bytes names[] = {text("a"), text("Abc")},
+                        cells[] = {text("1"), {NULL, CQLRING_UNSET}};
     struct writer writer = open_room();
     uint32_t start = cqr_query_begin(&writer, &v4, 0, text("x"), &params);
     cqr_put_named_values(&writer, names, cells, 2);

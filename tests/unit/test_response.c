@@ -7,7 +7,8 @@
 #include "cql/rows.h"
 #include "serialize/buf.h"
 
-static const struct dialect v3 = {.version = PROTO_V3}, v4 = {.version = PROTO_V4}, v5 = {.version = PROTO_V5};
+static const struct dialect v3 = {.version = PROTO_V3}, v4 = {.version = PROTO_V4},
+                            v5 = {.version = PROTO_V5};
 static const struct dialect v4_metadata = {.version = PROTO_V4, .extensions = EXT_METADATA_ID};
 
 static struct arena arena;
@@ -39,7 +40,8 @@ static void put_text(const char *string)
     cqr_put_string(&out, text(string));
 }
 
-/* The first size bytes of what was written, in memory of exactly that size; valid until the next call. */
+/* The first size bytes of what was written, in memory of exactly that size; valid until the next
+   call. */
 static cqlring_bytes written(uint32_t size)
 {
     ck_assert(!out.failed);
@@ -56,7 +58,7 @@ static void check_text(cqlring_bytes got, const char *wanted)
     ck_assert_mem_eq(got.data, wanted, strlen(wanted));
 }
 
-/* --- errors --------------------------------------------------------------------------------------------------------- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 static void begin_error(uint32_t code, const char *message)
 {
@@ -72,7 +74,8 @@ static void put_inetaddr(uint8_t size)
         cqr_put_u8(&out, i);
 }
 
-/* Decode what was written, then every shorter form of it: code and message stay, complete tells (MS-06). */
+/* Decode what was written, then every shorter form of it: code and message stay, complete tells
+   (MS-06). */
 static struct error_body whole_and_cut(const struct dialect *dialect, uint32_t fields_at)
 {
     struct error_body error;
@@ -154,8 +157,17 @@ END_TEST
 
 START_TEST(errors_without_fields_are_complete_with_their_message)
 {
-    static const uint32_t codes[] = {ERROR_SERVER, ERROR_PROTOCOL, ERROR_CREDENTIALS, ERROR_OVERLOADED, ERROR_BOOTSTRAPPING,
-                                     ERROR_TRUNCATE, ERROR_CDC_WRITE_FAILURE, ERROR_SYNTAX, ERROR_UNAUTHORIZED, ERROR_INVALID, ERROR_CONFIG};
+    static const uint32_t codes[] = {ERROR_SERVER,
+                                     ERROR_PROTOCOL,
+                                     ERROR_CREDENTIALS,
+                                     ERROR_OVERLOADED,
+                                     ERROR_BOOTSTRAPPING,
+                                     ERROR_TRUNCATE,
+                                     ERROR_CDC_WRITE_FAILURE,
+                                     ERROR_SYNTAX,
+                                     ERROR_UNAUTHORIZED,
+                                     ERROR_INVALID,
+                                     ERROR_CONFIG};
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; ++i) {
         begin_error(codes[i], "why");
         struct error_body error;
@@ -183,7 +195,8 @@ END_TEST
 /* RT-07: the rate limit's code is the negotiated one, and means nothing where none was. */
 START_TEST(rt_07_rate_limit_error_has_the_negotiated_code)
 {
-    const struct dialect dialect = {.version = PROTO_V4, .extensions = EXT_RATE_LIMIT, .rate_limit_code = 0x4321};
+    const struct dialect dialect = {
+        .version = PROTO_V4, .extensions = EXT_RATE_LIMIT, .rate_limit_code = 0x4321};
     begin_error(0x4321, "why");
     cqr_put_u8(&out, 1);
     cqr_put_u8(&out, 1);
@@ -275,7 +288,8 @@ START_TEST(contentions_are_read_only_where_they_are)
         if (is_there)
             cqr_put_u16(&out, 9);
         struct error_body error;
-        ck_assert_int_eq(cqr_decode_error(is_v5 ? &v5 : &v4, written(out.size), &error), CQLRING_OK);
+        ck_assert_int_eq(cqr_decode_error(is_v5 ? &v5 : &v4, written(out.size), &error),
+                         CQLRING_OK);
         ck_assert(error.complete);
         check_text(error.write_type, is_cas ? "CAS" : "SIMPLE");
         ck_assert_int_eq(error.contentions, is_v5 && is_cas && is_there ? 9 : -1);
@@ -283,7 +297,7 @@ START_TEST(contentions_are_read_only_where_they_are)
 }
 END_TEST
 
-/* --- rows ----------------------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 static void begin_rows(uint32_t flags, uint32_t column_count)
 {
@@ -300,7 +314,8 @@ START_TEST(ps_04_changed_and_absent_metadata_together_are_refused)
         put_text("new id");
         cqr_put_u32(&out, 0);
         struct rows_body rows;
-        ck_assert_int_eq(cqr_decode_rows(dialects[i], written(out.size), &arena, &rows), CQLRING_PROTOCOL);
+        ck_assert_int_eq(cqr_decode_rows(dialects[i], written(out.size), &arena, &rows),
+                         CQLRING_PROTOCOL);
     }
     /* Where the mechanism is not in force nobody can tell what the flag means. */
     begin_rows(ROWS_METADATA_CHANGED, 0);
@@ -312,16 +327,21 @@ START_TEST(ps_04_changed_and_absent_metadata_together_are_refused)
 }
 END_TEST
 
-/* PD-04: column count 0 with rows: they are counted, nothing is read, and a count that could keep one busy for ever is
-   refused. */
+/* PD-04: column count 0 with rows: they are counted, nothing is read, and a count that could keep
+   one busy for ever is refused. */
 START_TEST(pd_04_rows_of_no_columns_are_as_many_as_said_within_bounds)
 {
     static const struct {
         uint32_t flags, rows;
         cqlring_status status;
     } cases[] = {
-        {0, 45, CQLRING_OK}, {0, 0, CQLRING_OK}, {ROWS_NO_METADATA, 45, CQLRING_OK}, {0, 1 << 20, CQLRING_OK},
-        {0, (1 << 20) + 1, CQLRING_PROTOCOL}, {0, 0x7FFFFFFF, CQLRING_PROTOCOL}, {0, 0x80000000, CQLRING_PROTOCOL},
+        {0, 45, CQLRING_OK},
+        {0, 0, CQLRING_OK},
+        {ROWS_NO_METADATA, 45, CQLRING_OK},
+        {0, 1 << 20, CQLRING_OK},
+        {0, (1 << 20) + 1, CQLRING_PROTOCOL},
+        {0, 0x7FFFFFFF, CQLRING_PROTOCOL},
+        {0, 0x80000000, CQLRING_PROTOCOL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
         begin_rows(cases[i].flags, 0);
@@ -413,12 +433,14 @@ START_TEST(types_nest_as_deep_as_allowed_and_no_deeper)
         cqr_put_u16(&out, 9);
         cqr_put_u32(&out, 0);
         struct rows_body rows;
-        ck_assert_int_eq(cqr_decode_rows(&v4, written(out.size), &arena, &rows), depth <= CQLRING_DEPTH_MAX ? CQLRING_OK : CQLRING_TYPE);
+        ck_assert_int_eq(cqr_decode_rows(&v4, written(out.size), &arena, &rows),
+                         depth <= CQLRING_DEPTH_MAX ? CQLRING_OK : CQLRING_TYPE);
     }
 }
 END_TEST
 
-static void put_column(bool is_global, const char *keyspace, const char *table, const char *name, uint16_t type)
+static void put_column(bool is_global, const char *keyspace, const char *table, const char *name,
+                       uint16_t type)
 {
     if (!is_global) {
         put_text(keyspace);
@@ -459,11 +481,70 @@ START_TEST(names_of_columns_outlive_the_body)
 }
 END_TEST
 
+/* A page of two columns, described; how: bits that make it another description. */
+static void put_page(int how)
+{
+    bool is_global = (how & 1) == 0;
+    begin_rows((is_global ? ROWS_GLOBAL_SPEC : 0) | ((how & 2) != 0 ? ROWS_MORE_PAGES : 0), 2);
+    if ((how & 2) != 0)
+        cqr_put_bytes(&out, text("next"));
+    if (is_global) {
+        put_text("ks");
+        put_text("t");
+    }
+    put_column(is_global, "ks", "t", "a", 9);
+    put_column(is_global, "ks", "t", (how & 4) != 0 ? "c" : "b", 9);
+    cqr_put_u32(&out, 1);
+    cqr_put_u32(&out, 4);
+    cqr_put_u32(&out, 17);
+    cqr_put_u32(&out, 0xFFFFFFFF);
+}
+
+START_TEST(page_described_as_the_one_before_takes_no_memory)
+{
+    struct rows_body first, rows;
+    put_page(0);
+    ck_assert_int_eq(cqr_decode_rows(&v4, written(out.size), &arena, &first), CQLRING_OK);
+    uint8_t raw[256];
+    ck_assert_int_lt(first.columns.raw.size, (int32_t)sizeof raw);
+    memcpy(raw, first.columns.raw.data, (size_t)first.columns.raw.size);
+    first.columns.raw.data = raw;
+    size_t total = arena.total;
+    for (int how = 0; how < 8; ++how) {
+        put_page(how);
+        ck_assert_int_eq(
+            cqr_decode_rows_known(&v4, written(out.size), &first.columns, &arena, &rows),
+            CQLRING_OK);
+        bool is_known = (how & ~2) == 0; /* the paging state does not count */
+        ck_assert((rows.columns.array == first.columns.array) == is_known);
+        ck_assert((arena.total == total) == is_known);
+        total = arena.total;
+        check_text(rows.columns.array[1].name, (how & 4) != 0 ? "c" : "b");
+        ck_assert_uint_eq(rows.row_count, 1);
+        ck_assert_int_eq(rows.rows.size, 12);
+        /* Cut anywhere, known or not: refused. */
+        for (uint32_t size = 0; size < out.size - 4; ++size) {
+            cqlring_status status = cqr_decode_rows_known(&v4, written(size), &first.columns,
+                                                          &arena, &rows);
+            ck_assert_int_eq(status, CQLRING_PROTOCOL);
+        }
+        total = arena.total;
+    }
+    begin_rows(ROWS_NO_METADATA, 2);
+    cqr_put_u32(&out, 0);
+    ck_assert_int_eq(cqr_decode_rows_known(&v4, written(out.size), &first.columns, &arena, &rows),
+                     CQLRING_OK);
+    ck_assert_ptr_null(rows.columns.array);
+}
+END_TEST
+
 START_TEST(paging_state_of_null_means_no_further_page)
 {
     for (int how = 0; how < 3; ++how) {
         begin_rows(ROWS_MORE_PAGES | ROWS_NO_METADATA | ROWS_GLOBAL_SPEC, 1);
-        cqr_put_bytes(&out, how == 0 ? (cqlring_bytes){NULL, CQLRING_NULL} : how == 1 ? text("") : text("next"));
+        cqr_put_bytes(&out, how == 0   ? (cqlring_bytes){NULL, CQLRING_NULL}
+                            : how == 1 ? text("")
+                                       : text("next"));
         cqr_put_u32(&out, 0);
         struct rows_body rows;
         ck_assert_int_eq(cqr_decode_rows(&v4, written(out.size), &arena, &rows), CQLRING_OK);
@@ -475,9 +556,10 @@ START_TEST(paging_state_of_null_means_no_further_page)
 }
 END_TEST
 
-/* --- prepared ------------------------------------------------------------------------------------------------------- */
+/* --- prepared --------------------------------------------------------------------------------- */
 
-static void put_prepared(const struct dialect *dialect, uint32_t bind_flags, uint32_t pk_count, uint16_t pk_index)
+static void put_prepared(const struct dialect *dialect, uint32_t bind_flags, uint32_t pk_count,
+                         uint16_t pk_index)
 {
     out.size = 0;
     put_text("0123456789abcdef");
@@ -504,7 +586,8 @@ START_TEST(prepared_is_read_as_the_dialect_lays_it_out)
     for (int i = 0; i < 4; ++i) {
         put_prepared(dialects[i], 0, 1, 1);
         struct prepared_body prepared;
-        ck_assert_int_eq(cqr_decode_prepared(dialects[i], written(out.size), &arena, &prepared), CQLRING_OK);
+        ck_assert_int_eq(cqr_decode_prepared(dialects[i], written(out.size), &arena, &prepared),
+                         CQLRING_OK);
         check_text(prepared.id, "0123456789abcdef");
         if (i >= 2)
             check_text(prepared.result_metadata_id, "metadata");
@@ -517,7 +600,8 @@ START_TEST(prepared_is_read_as_the_dialect_lays_it_out)
         ck_assert_uint_eq(prepared.result.count, 0);
         ck_assert(!prepared.is_lwt);
         for (uint32_t size = 0; size < out.size; ++size)
-            ck_assert_int_eq(cqr_decode_prepared(dialects[i], written(size), &arena, &prepared), CQLRING_PROTOCOL);
+            ck_assert_int_eq(cqr_decode_prepared(dialects[i], written(size), &arena, &prepared),
+                             CQLRING_PROTOCOL);
     }
 }
 END_TEST
@@ -526,24 +610,29 @@ START_TEST(partition_key_index_beyond_the_bind_markers_is_refused)
 {
     struct prepared_body prepared;
     put_prepared(&v4, 0, 1, 2);
-    ck_assert_int_eq(cqr_decode_prepared(&v4, written(out.size), &arena, &prepared), CQLRING_PROTOCOL);
+    ck_assert_int_eq(cqr_decode_prepared(&v4, written(out.size), &arena, &prepared),
+                     CQLRING_PROTOCOL);
     static const uint32_t counts[] = {1000, 0x10000, 0x7FFFFFFF, 0xFFFFFFFF};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; ++i) {
         put_prepared(&v4, 0, counts[i], 0);
-        ck_assert_int_eq(cqr_decode_prepared(&v4, written(out.size), &arena, &prepared), CQLRING_PROTOCOL);
+        ck_assert_int_eq(cqr_decode_prepared(&v4, written(out.size), &arena, &prepared),
+                         CQLRING_PROTOCOL);
     }
 }
 END_TEST
 
 START_TEST(lwt_mark_counts_only_where_it_was_negotiated)
 {
-    const struct dialect marked = {.version = PROTO_V4, .extensions = EXT_LWT_MARK, .lwt_mask = 0x80000000};
+    const struct dialect marked = {
+        .version = PROTO_V4, .extensions = EXT_LWT_MARK, .lwt_mask = 0x80000000};
     struct prepared_body prepared;
     for (int is_marked = 0; is_marked < 2; ++is_marked) {
         put_prepared(&v4, is_marked ? 0x80000000 : 0, 1, 0);
-        ck_assert_int_eq(cqr_decode_prepared(&marked, written(out.size), &arena, &prepared), CQLRING_OK);
+        ck_assert_int_eq(cqr_decode_prepared(&marked, written(out.size), &arena, &prepared),
+                         CQLRING_OK);
         ck_assert(prepared.is_lwt == (is_marked != 0));
-        ck_assert_int_eq(cqr_decode_prepared(&v4, written(out.size), &arena, &prepared), CQLRING_OK);
+        ck_assert_int_eq(cqr_decode_prepared(&v4, written(out.size), &arena, &prepared),
+                         CQLRING_OK);
         ck_assert(!prepared.is_lwt);
     }
 }
@@ -570,7 +659,8 @@ START_TEST(every_failing_allocation_is_told_and_leaves_nothing_behind)
     cqlring_bytes body = written(out.size);
     cqr_arena_fini(&arena);
     struct prepared_body prepared;
-    /* The arena takes memory in chunks: its ceiling makes each of the small allocations fail in turn. */
+    /* The arena takes memory in chunks: its ceiling makes each of the small allocations fail in
+       turn. */
     bool is_done = false;
     for (size_t size_max = 0; !is_done; size_max += 8) {
         cqr_arena_init(&arena, size_max);
@@ -593,9 +683,10 @@ START_TEST(every_failing_allocation_is_told_and_leaves_nothing_behind)
 }
 END_TEST
 
-/* --- prefixes, events, the rest ------------------------------------------------------------------------------------- */
+/* --- prefixes, events, the rest --------------------------------------------------------------- */
 
-/* MS-04: what stands before a message, on any opcode: null values, an empty key, a key twice, 65535 entries. */
+/* MS-04: what stands before a message, on any opcode: null values, an empty key, a key twice, 65535
+   entries. */
 START_TEST(ms_04_prefixes_are_taken_off_before_any_message)
 {
     for (uint8_t flags = 0; flags < 16; ++flags) {
@@ -705,7 +796,8 @@ START_TEST(address_of_an_event_has_4_or_16_bytes)
         cqr_put_u32(&out, 9042);
         struct event_body event;
         bool is_address = size == 4 || size == 16;
-        ck_assert_int_eq(cqr_decode_event(&v4, written(out.size), &event), is_address ? CQLRING_OK : CQLRING_PROTOCOL);
+        ck_assert_int_eq(cqr_decode_event(&v4, written(out.size), &event),
+                         is_address ? CQLRING_OK : CQLRING_PROTOCOL);
         if (!is_address)
             continue;
         ck_assert_uint_eq(event.address_size, size);
@@ -795,6 +887,7 @@ int main(void)
     tcase_add_test(tcase, ty_28_unknown_type_id_is_a_type_error_and_a_custom_class_is_kept);
     tcase_add_test(tcase, types_nest_as_deep_as_allowed_and_no_deeper);
     tcase_add_test(tcase, names_of_columns_outlive_the_body);
+    tcase_add_test(tcase, page_described_as_the_one_before_takes_no_memory);
     tcase_add_test(tcase, paging_state_of_null_means_no_further_page);
     tcase_add_test(tcase, prepared_is_read_as_the_dialect_lays_it_out);
     tcase_add_test(tcase, partition_key_index_beyond_the_bind_markers_is_refused);

@@ -69,10 +69,13 @@ END_TEST
 
 START_TEST(strategy_is_known_by_the_last_dotted_part)
 {
-    ck_assert_int_eq(cqr_strategy_of(text("org.apache.cassandra.locator.SimpleStrategy")), STRATEGY_SIMPLE);
+    ck_assert_int_eq(cqr_strategy_of(text("org.apache.cassandra.locator.SimpleStrategy")),
+                     STRATEGY_SIMPLE);
     ck_assert_int_eq(cqr_strategy_of(text("NetworkTopologyStrategy")), STRATEGY_NETWORK);
-    ck_assert_int_eq(cqr_strategy_of(text("org.apache.cassandra.locator.LocalStrategy")), STRATEGY_LOCAL);
-    ck_assert_int_eq(cqr_strategy_of(text("org.apache.cassandra.locator.EverywhereStrategy")), STRATEGY_EVERYWHERE);
+    ck_assert_int_eq(cqr_strategy_of(text("org.apache.cassandra.locator.LocalStrategy")),
+                     STRATEGY_LOCAL);
+    ck_assert_int_eq(cqr_strategy_of(text("org.apache.cassandra.locator.EverywhereStrategy")),
+                     STRATEGY_EVERYWHERE);
     ck_assert_int_eq(cqr_strategy_of(text("com.example.OwnStrategy")), STRATEGY_UNKNOWN);
     ck_assert_int_eq(cqr_strategy_of(text("")), STRATEGY_UNKNOWN);
 }
@@ -85,13 +88,16 @@ START_TEST(tk_04_factors_are_parsed_or_refused)
         bool is_factor;
         uint16_t all, transient_count;
     } cases[] = {
-        {"3", true, 3, 0},   {"0", true, 0, 0},    {"3/1", true, 3, 1},   {"65535", true, 65535, 0}, {"65536", false, 0, 0},
-        {"", false, 0, 0},   {"x", false, 0, 0},   {"3x", false, 0, 0},   {"-1", false, 0, 0},       {"3/", false, 0, 0},
-        {"/1", false, 0, 0}, {"1/2", false, 0, 0}, {"3/1/1", false, 0, 0}, {" 3", false, 0, 0},      {"99999999999", false, 0, 0},
+        {"3", true, 3, 0},         {"0", true, 0, 0},      {"3/1", true, 3, 1},
+        {"65535", true, 65535, 0}, {"65536", false, 0, 0}, {"", false, 0, 0},
+        {"x", false, 0, 0},        {"3x", false, 0, 0},    {"-1", false, 0, 0},
+        {"3/", false, 0, 0},       {"/1", false, 0, 0},    {"1/2", false, 0, 0},
+        {"3/1/1", false, 0, 0},    {" 3", false, 0, 0},    {"99999999999", false, 0, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
         uint16_t all = 0, transient_count = 0;
-        ck_assert(cqr_factor_parse(text(cases[i].text), &all, &transient_count) == cases[i].is_factor);
+        ck_assert(cqr_factor_parse(text(cases[i].text), &all, &transient_count) ==
+                  cases[i].is_factor);
         if (cases[i].is_factor) {
             ck_assert_uint_eq(all, cases[i].all);
             ck_assert_uint_eq(transient_count, cases[i].transient_count);
@@ -104,7 +110,8 @@ START_TEST(tk_04_dc_with_factor_0_and_unknown_dc_are_passed_over)
 {
     const struct ring_node nodes[] = {{0, 0}, {0, 1}, {1, 0}};
     const struct ring_entry entries[] = {{1, 2}, {2, 0}, {3, 1}};
-    struct dc_factor dcs[] = {{.dc = 0, .all = 2}, {.dc = 1, .all = 0}, {.dc = UINT16_MAX, .all = 3}};
+    struct dc_factor dcs[] = {
+        {.dc = 0, .all = 2}, {.dc = 1, .all = 0}, {.dc = UINT16_MAX, .all = 3}};
     struct replication replication = {.strategy = STRATEGY_NETWORK, .dcs = dcs, .dc_count = 3};
     for (int counted = 0; counted < 2; ++counted) {
         uint32_t out[8];
@@ -138,7 +145,8 @@ START_TEST(simple_strategy_leaves_out_the_transient_replicas)
 {
     const struct ring_node nodes[] = {{0, 0}, {0, 0}, {0, 0}};
     const struct ring_entry entries[] = {{1, 0}, {2, 1}, {3, 2}};
-    const struct replication replication = {.strategy = STRATEGY_SIMPLE, .factor = 3, .transient_count = 1};
+    const struct replication replication = {
+        .strategy = STRATEGY_SIMPLE, .factor = 3, .transient_count = 1};
     uint32_t out[3];
     ck_assert_uint_eq(cqr_replicas_at(entries, 3, 1, nodes, 3, &replication, out, 3), 2);
     ck_assert_uint_eq(out[0], 1);
@@ -151,8 +159,9 @@ START_TEST(entry_of_a_node_that_is_not_there_is_passed_over)
     const struct ring_node nodes[] = {{0, 0}, {0, 0}};
     const struct ring_entry entries[] = {{1, 9}, {2, 1}, {3, UINT32_MAX}, {4, 0}};
     struct dc_factor dc = {.dc = 0, .all = 2};
-    const struct replication replication[] = {{.strategy = STRATEGY_SIMPLE, .factor = 2},
-                                              {.strategy = STRATEGY_NETWORK, .dcs = &dc, .dc_count = 1}};
+    const struct replication replication[] = {
+        {.strategy = STRATEGY_SIMPLE, .factor = 2},
+        {.strategy = STRATEGY_NETWORK, .dcs = &dc, .dc_count = 1}};
     for (int i = 0; i < 2; ++i) {
         uint32_t out[4];
         ck_assert_uint_eq(cqr_replicas_at(entries, 4, 0, nodes, 2, &replication[i], out, 4), 2);
@@ -162,10 +171,10 @@ START_TEST(entry_of_a_node_that_is_not_there_is_passed_over)
 }
 END_TEST
 
-/* The reference's set formula, for one DC: the first node of each rack in ring order and as many others as the factor
-   exceeds the number of racks, in ring order. */
-static uint32_t by_formula(const struct ring_entry *entries, uint32_t count, uint32_t at, const struct ring_node *nodes,
-                           const struct dc_factor *dc, uint32_t *out)
+/* The reference's set formula, for one DC: the first node of each rack in ring order and as many
+   others as the factor exceeds the number of racks, in ring order. */
+static uint32_t by_formula(const struct ring_entry *entries, uint32_t count, uint32_t at,
+                           const struct ring_node *nodes, const struct dc_factor *dc, uint32_t *out)
 {
     uint32_t order[NODES_MAX], known = 0, racks = 0, found = 0;
     bool is_first[NODES_MAX];
@@ -210,10 +219,12 @@ START_TEST(network_strategy_gives_the_set_of_the_formula_each_node_once)
     struct ring_entry entries[ENTRIES_MAX];
     uint32_t node_count = 1 + (uint32_t)(random_next(&seed) % 12);
     for (uint32_t i = 0; i < node_count; ++i)
-        nodes[i] = (struct ring_node){(uint16_t)(random_next(&seed) % 3), (uint16_t)(random_next(&seed) % 4)};
+        nodes[i] = (struct ring_node){(uint16_t)(random_next(&seed) % 3),
+                                      (uint16_t)(random_next(&seed) % 4)};
     uint32_t count = 1 + (uint32_t)(random_next(&seed) % 60);
     for (uint32_t i = 0; i < count; ++i)
-        entries[i] = (struct ring_entry){(int64_t)random_next(&seed), (uint32_t)(random_next(&seed) % node_count)};
+        entries[i] = (struct ring_entry){(int64_t)random_next(&seed),
+                                         (uint32_t)(random_next(&seed) % node_count)};
     count = cqr_ring_sort(entries, count);
     struct dc_factor dcs[3];
     for (uint16_t i = 0; i < 3; ++i)
@@ -221,7 +232,8 @@ START_TEST(network_strategy_gives_the_set_of_the_formula_each_node_once)
     struct replication replication = {.strategy = STRATEGY_NETWORK, .dcs = dcs, .dc_count = 3};
     for (uint32_t at = 0; at < count; ++at) {
         uint32_t out[NODES_MAX], again[NODES_MAX], wanted[NODES_MAX], wanted_count = 0;
-        uint32_t found = cqr_replicas_at(entries, count, at, nodes, node_count, &replication, out, NODES_MAX);
+        uint32_t found = cqr_replicas_at(entries, count, at, nodes, node_count, &replication, out,
+                                         NODES_MAX);
         for (int i = 0; i < 3; ++i)
             wanted_count += by_formula(entries, count, at, nodes, &dcs[i], wanted + wanted_count);
         ck_assert_uint_eq(found, wanted_count);
@@ -231,22 +243,27 @@ START_TEST(network_strategy_gives_the_set_of_the_formula_each_node_once)
         }
         /* Less room: the beginning of the same list. Counted before: the same list. */
         for (uint32_t room = 0; room < found; ++room) {
-            ck_assert_uint_eq(cqr_replicas_at(entries, count, at, nodes, node_count, &replication, again, room), room);
+            ck_assert_uint_eq(
+                cqr_replicas_at(entries, count, at, nodes, node_count, &replication, again, room),
+                room);
             ck_assert_mem_eq(again, out, room * sizeof *out);
         }
         struct dc_factor counted_dcs[3];
         memcpy(counted_dcs, dcs, sizeof dcs);
-        struct replication counted = {.strategy = STRATEGY_NETWORK, .dcs = counted_dcs, .dc_count = 3};
+        struct replication counted = {
+            .strategy = STRATEGY_NETWORK, .dcs = counted_dcs, .dc_count = 3};
         cqr_replication_count(entries, count, nodes, node_count, &counted);
-        ck_assert_uint_eq(cqr_replicas_at(entries, count, at, nodes, node_count, &counted, again, NODES_MAX), found);
+        ck_assert_uint_eq(
+            cqr_replicas_at(entries, count, at, nodes, node_count, &counted, again, NODES_MAX),
+            found);
         ck_assert_mem_eq(again, out, found * sizeof *out);
     }
 }
 END_TEST
 
-/* TK-07, TK-08: 100 nodes with 256 tokens each, a factor that 2 nodes cannot meet. Once counted, a walk ends when all there
-   are have been found: with entries whose nodes alternate that is after two, so an entry beyond them is never looked at;
-   here it would be outside of the array. */
+/* TK-07, TK-08: 100 nodes with 256 tokens each, a factor that 2 nodes cannot meet. Once counted, a
+   walk ends when all there are have been found: with entries whose nodes alternate that is after
+   two, so an entry beyond them is never looked at; here it would be outside of the array. */
 START_TEST(tk_07_walk_ends_when_no_more_replicas_exist)
 {
     const struct ring_node nodes[] = {{0, 0}, {0, 0}};
@@ -280,10 +297,12 @@ int main(void)
     tcase_add_test(tcase, strategy_is_known_by_the_last_dotted_part);
     tcase_add_test(tcase, tk_04_factors_are_parsed_or_refused);
     tcase_add_test(tcase, tk_04_dc_with_factor_0_and_unknown_dc_are_passed_over);
-    tcase_add_test(tcase, strategies_without_a_place_on_the_ring_give_no_replicas_and_everywhere_gives_all);
+    tcase_add_test(
+        tcase, strategies_without_a_place_on_the_ring_give_no_replicas_and_everywhere_gives_all);
     tcase_add_test(tcase, simple_strategy_leaves_out_the_transient_replicas);
     tcase_add_test(tcase, entry_of_a_node_that_is_not_there_is_passed_over);
-    tcase_add_loop_test(tcase, network_strategy_gives_the_set_of_the_formula_each_node_once, 0, 200);
+    tcase_add_loop_test(tcase, network_strategy_gives_the_set_of_the_formula_each_node_once, 0,
+                        200);
     tcase_add_test(tcase, tk_07_walk_ends_when_no_more_replicas_exist);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -90,9 +90,11 @@ START_TEST(crc32_is_zlibs_for_the_largest_payload_and_single_bits)
 {
     uint8_t *data = calloc(1, PROTO_SEGMENT_PAYLOAD_MAX);
     ck_assert_ptr_nonnull(data);
-    ck_assert_uint_eq(cqr_crc32(data, PROTO_SEGMENT_PAYLOAD_MAX), crc32_of_zlib(data, PROTO_SEGMENT_PAYLOAD_MAX));
+    ck_assert_uint_eq(cqr_crc32(data, PROTO_SEGMENT_PAYLOAD_MAX),
+                      crc32_of_zlib(data, PROTO_SEGMENT_PAYLOAD_MAX));
     fill(data, PROTO_SEGMENT_PAYLOAD_MAX, 3);
-    ck_assert_uint_eq(cqr_crc32(data, PROTO_SEGMENT_PAYLOAD_MAX), crc32_of_zlib(data, PROTO_SEGMENT_PAYLOAD_MAX));
+    ck_assert_uint_eq(cqr_crc32(data, PROTO_SEGMENT_PAYLOAD_MAX),
+                      crc32_of_zlib(data, PROTO_SEGMENT_PAYLOAD_MAX));
     memset(data, 0, 200);
     for (uint32_t bit = 0; bit < 200 * 8; ++bit) {
         data[bit / 8] = (uint8_t)(1u << bit % 8);
@@ -103,7 +105,8 @@ START_TEST(crc32_is_zlibs_for_the_largest_payload_and_single_bits)
 }
 END_TEST
 
-/* The checksum may not look outside of the payload: memory of exactly its size, for the sanitizers. */
+/* The checksum may not look outside of the payload: memory of exactly its size, for the
+   sanitizers. */
 START_TEST(crc32_reads_the_payload_alone)
 {
     for (uint32_t size = 0; size < 300; ++size) {
@@ -117,7 +120,8 @@ START_TEST(crc32_reads_the_payload_alone)
 END_TEST
 
 /* Seal `size` bytes in memory of exactly the segment's size; the caller frees. */
-static uint8_t *sealed(uint32_t size, bool lz4, uint32_t uncompressed_size, bool self_contained, uint32_t *whole)
+static uint8_t *sealed(uint32_t size, bool lz4, uint32_t uncompressed_size, bool self_contained,
+                       uint32_t *whole)
 {
     uint32_t header_size = lz4 ? CQR_SEGMENT_LZ4_HEADER_SIZE : CQR_SEGMENT_HEADER_SIZE;
     uint8_t *segment = malloc(header_size + size + CQR_SEGMENT_TRAILER_SIZE);
@@ -135,7 +139,9 @@ START_TEST(segment_cut_is_the_segment_sealed)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; ++i) {
         for (int how = 0; how < 8; ++how) {
             bool lz4 = (how & 1) != 0, self_contained = (how & 2) != 0;
-            uint32_t uncompressed_size = lz4 && (how & 4) != 0 ? PROTO_SEGMENT_PAYLOAD_MAX - (uint32_t)i : 0;
+            uint32_t uncompressed_size = lz4 && (how & 4) != 0
+                                             ? PROTO_SEGMENT_PAYLOAD_MAX - (uint32_t)i
+                                             : 0;
             uint32_t whole;
             uint8_t *segment = sealed(sizes[i], lz4, uncompressed_size, self_contained, &whole);
             struct segment_header header;
@@ -165,7 +171,8 @@ START_TEST(segment_split_at_every_byte_is_partial_until_it_is_whole)
                 ck_assert_uint_eq(header.header_size, 0);
             } else {
                 ck_assert_uint_eq(header.header_size, lz4 ? 8 : 6);
-                ck_assert_uint_eq(header.header_size + header.wire_size + CQR_SEGMENT_TRAILER_SIZE, whole);
+                ck_assert_uint_eq(header.header_size + header.wire_size + CQR_SEGMENT_TRAILER_SIZE,
+                                  whole);
             }
             free(received);
         }
@@ -184,7 +191,8 @@ START_TEST(v5_03_every_flipped_bit_is_found_and_told_which_checksum)
             segment[bit / 8] ^= (uint8_t)(1u << bit % 8);
             struct segment_header header;
             enum segment_cut cut = cqr_segment_cut(segment, whole, lz4 != 0, &header);
-            ck_assert_int_eq(cut, bit / 8 < (lz4 ? 8u : 6u) ? SEGMENT_BAD_HEADER : SEGMENT_BAD_PAYLOAD);
+            ck_assert_int_eq(cut,
+                             bit / 8 < (lz4 ? 8u : 6u) ? SEGMENT_BAD_HEADER : SEGMENT_BAD_PAYLOAD);
             segment[bit / 8] ^= (uint8_t)(1u << bit % 8);
         }
         free(segment);
@@ -198,7 +206,8 @@ START_TEST(bad_header_is_found_before_the_payload_is_there)
     uint8_t *segment = sealed(1000, false, 0, true, &whole);
     segment[0] ^= 1;
     struct segment_header header;
-    ck_assert_int_eq(cqr_segment_cut(segment, CQR_SEGMENT_HEADER_SIZE, false, &header), SEGMENT_BAD_HEADER);
+    ck_assert_int_eq(cqr_segment_cut(segment, CQR_SEGMENT_HEADER_SIZE, false, &header),
+                     SEGMENT_BAD_HEADER);
     free(segment);
 }
 END_TEST

@@ -87,19 +87,25 @@ END_TEST
 START_TEST(payload_without_sense_is_refused)
 {
     static const struct payload payloads[] = {
-        {5, 5, 1, 0, 0, false}, {6, 5, 1, 0, 0, false}, {0, 1, 0, 0, 0, false}, {0, 1, 1, -1, 0, false}, {0, 1, 2, INT32_MAX, 0, false},
+        {5, 5, 1, 0, 0, false},  {6, 5, 1, 0, 0, false},         {0, 1, 0, 0, 0, false},
+        {0, 1, 1, -1, 0, false}, {0, 1, 2, INT32_MAX, 0, false},
     };
     for (size_t i = 0; i < sizeof payloads / sizeof payloads[0]; ++i) {
         uint8_t room[512];
         struct tablet tablet;
-        ck_assert_int_eq(cqr_tablet_decode(encode(room, sizeof room, payloads[i]), false, &arena, &tablet), CQLRING_PROTOCOL);
+        ck_assert_int_eq(
+            cqr_tablet_decode(encode(room, sizeof room, payloads[i]), false, &arena, &tablet),
+            CQLRING_PROTOCOL);
     }
     uint8_t room[512];
     struct tablet tablet;
     cqlring_bytes v1 = encode(room, sizeof room, (struct payload){0, 1, 1, 0, 0, false});
-    ck_assert_int_eq(cqr_tablet_decode(v1, true, &arena, &tablet), CQLRING_PROTOCOL); /* v2 without a version */
-    ck_assert_int_eq(cqr_tablet_decode((cqlring_bytes){NULL, CQLRING_NULL}, false, &arena, &tablet), CQLRING_PROTOCOL);
-    ck_assert_int_eq(cqr_tablet_decode((cqlring_bytes){"", 0}, false, &arena, &tablet), CQLRING_PROTOCOL);
+    ck_assert_int_eq(cqr_tablet_decode(v1, true, &arena, &tablet),
+                     CQLRING_PROTOCOL); /* v2 without a version */
+    ck_assert_int_eq(cqr_tablet_decode((cqlring_bytes){NULL, CQLRING_NULL}, false, &arena, &tablet),
+                     CQLRING_PROTOCOL);
+    ck_assert_int_eq(cqr_tablet_decode((cqlring_bytes){"", 0}, false, &arena, &tablet),
+                     CQLRING_PROTOCOL);
     cqr_store_u32(room + 28, 0x7FFFFFFF); /* a count that would take 40 GiB */
     ck_assert_int_eq(cqr_tablet_decode(v1, false, &arena, &tablet), CQLRING_PROTOCOL);
 }
@@ -114,7 +120,8 @@ START_TEST(payload_cut_anywhere_is_refused)
         ck_assert_ptr_nonnull(cut);
         memcpy(cut, room, (size_t)size);
         struct tablet tablet;
-        ck_assert_int_eq(cqr_tablet_decode((cqlring_bytes){cut, size}, true, &arena, &tablet), CQLRING_PROTOCOL);
+        ck_assert_int_eq(cqr_tablet_decode((cqlring_bytes){cut, size}, true, &arena, &tablet),
+                         CQLRING_PROTOCOL);
         free(cut);
     }
 }
@@ -123,7 +130,9 @@ END_TEST
 static cqlring_status add(int64_t first, int64_t last, uint8_t host)
 {
     struct tablet_replica replica = {.host_id = {host}, .shard = host};
-    return cqr_tablet_map_add(&map, &(struct tablet){.first = first, .last = last, .replica_count = 1, .replicas = &replica});
+    return cqr_tablet_map_add(
+        &map,
+        &(struct tablet){.first = first, .last = last, .replica_count = 1, .replicas = &replica});
 }
 
 /* TB-06: the first token is outside, the last inside. */
@@ -137,7 +146,8 @@ START_TEST(tb_06_range_excludes_its_first_token_and_includes_its_last)
         uint8_t host;
     } cases[] = {{0, 1}, {1, 2}, {INT64_MIN + 1, 1}, {INT64_MAX, 2}, {-1, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i)
-        ck_assert_uint_eq(cqr_tablet_map_find(&map, cases[i].token)->replicas[0].host_id[0], cases[i].host);
+        ck_assert_uint_eq(cqr_tablet_map_find(&map, cases[i].token)->replicas[0].host_id[0],
+                          cases[i].host);
     ck_assert_ptr_null(cqr_tablet_map_find(&map, INT64_MIN));
 }
 END_TEST
@@ -252,7 +262,10 @@ START_TEST(random_adds_and_lookups_agree_with_an_array)
         for (int i = first + 1; i <= last; ++i)
             owner[i] = turn;
         struct tablet_replica replica = {.shard = turn};
-        ck_assert_int_eq(cqr_tablet_map_add(&map, &(struct tablet){.first = first, .last = last, .replica_count = 1, .replicas = &replica}),
+        ck_assert_int_eq(cqr_tablet_map_add(&map, &(struct tablet){.first = first,
+                                                                   .last = last,
+                                                                   .replica_count = 1,
+                                                                   .replicas = &replica}),
                          CQLRING_OK);
         for (int i = 0; i < TOKENS; ++i) {
             const struct tablet *tablet = cqr_tablet_map_find(&map, i);
@@ -265,7 +278,8 @@ END_TEST
 START_TEST(version_block_holds_the_index_and_its_nibble)
 {
     for (uint8_t index = 0; index < 16; ++index)
-        ck_assert_uint_eq(cqr_tablet_version_block(0xFEDCBA9876543210u, index), (unsigned)index << 4 | index);
+        ck_assert_uint_eq(cqr_tablet_version_block(0xFEDCBA9876543210u, index),
+                          (unsigned)index << 4 | index);
 }
 END_TEST
 

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "ask.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static cqlring_future *start(const cqlring_request *request)
+{
+    cqlring_future *future = NULL;
+    cqlring_error error = {0};
+    cqlring_status status = cqlring_execute(request, &future, &error);
+    ck_assert_msg(status == CQLRING_OK, "execute: %s: %s", cqlring_status_name(status), error.message);
+    return future;
+}
+
+cqlring_status ask_text(struct flow *flow, const char *cql, const cqlring_bytes *values, uint32_t count, const cqlring_execution *how,
+                        cqlring_result **result, cqlring_error *error)
+{
+    cqlring_request request = {.session = flow->session, .cql = cqlring_text(cql), .values = values, .value_count = count, .execution = how};
+    return cqlring_execute_sync(&request, result, error);
+}
+
+cqlring_status ask_prepared(struct flow *flow, cqlring_prepared *prepared, const cqlring_bytes *values, uint32_t count, const cqlring_execution *how,
+                            cqlring_result **result, cqlring_error *error)
+{
+    cqlring_request request = {.session = flow->session, .prepared = prepared, .values = values, .value_count = count, .execution = how};
+    return cqlring_execute_sync(&request, result, error);
+}
+
+cqlring_future *ask_start(struct flow *flow, const char *cql, const cqlring_execution *how)
+{
+    cqlring_request request = {.session = flow->session, .cql = cqlring_text(cql), .execution = how};
+    return start(&request);
+}
+
+cqlring_future *ask_start_prepared(struct flow *flow, cqlring_prepared *prepared, const cqlring_bytes *values, uint32_t count, const cqlring_execution *how)
+{
+    cqlring_request request = {.session = flow->session, .prepared = prepared, .values = values, .value_count = count, .execution = how};
+    return start(&request);
+}
+
+cqlring_status ask_wait(cqlring_future *future, cqlring_error *error)
+{
+    cqlring_status status = cqlring_future_wait(future, 20000000, error);
+    ck_assert_msg(cqlring_future_ready(future), "the future does not get ready");
+    return status;
+}
+
+cqlring_status ask_end(cqlring_future *future, cqlring_error *error)
+{
+    cqlring_status status = ask_wait(future, error);
+    cqlring_future_release(future);
+    return status;
+}
+
+cqlring_bytes ask_cell(cqlring_result *result, uint32_t row, uint32_t column)
+{
+    enum { COLUMNS_MAX = 64 };
+    cqlring_bytes cells[COLUMNS_MAX];
+    uint32_t columns = cqlring_result_column_count(result), count = 0;
+    ck_assert_uint_le(columns, COLUMNS_MAX);
+    ck_assert_uint_lt(column, columns);
+    cqlring_error error;
+    cqlring_status status = cqlring_result_rows(result, row, cells, 1, &count, &error);
+    ck_assert_msg(status == CQLRING_OK, "row %u: %s: %s", row, cqlring_status_name(status), error.message);
+    ck_assert_msg(count == 1, "there is no row %u", row);
+    return cells[column];
+}
+
+int64_t ask_int(cqlring_result *result, uint32_t row, uint32_t column)
+{
+    cqlring_bytes cell = ask_cell(result, row, column);
+    int64_t value = 0;
+    ck_assert_int_gt(cell.size, 0);
+    flow_ok(cqlring_get_int(cell, (uint32_t)cell.size, &value));
+    return value;
+}
+
+bool ask_is(cqlring_bytes cell, const char *text)
+{
+    size_t size = strlen(text);
+    return cell.size >= 0 && (size_t)cell.size == size && (size == 0 || memcmp(cell.data, text, size) == 0);
+}
+
+int64_t ask_number(struct flow *flow, const char *cql)
+{
+    cqlring_result *result = NULL;
+    cqlring_error error;
+    cqlring_status status = flow_try(flow, cql, &result, &error);
+    ck_assert_msg(status == CQLRING_OK, "%s: %s: %s", cql, cqlring_status_name(status), error.message);
+    int64_t number = ask_int(result, 0, 0);
+    cqlring_result_release(result);
+    return number;
+}
+
+struct node_seen ask_seen(struct flow *flow, uint8_t opcode)
+{
+    struct node_seen seen;
+    ck_assert_msg(node_last(flow->node, NODE_ALL, opcode, &seen), "the node has seen no request of opcode 0x%02x", opcode);
+    return seen;
+}
+
+uint64_t ask_count(struct flow *flow, uint8_t opcode)
+{
+    struct node_counters counters;
+    node_counters(flow->node, NODE_ALL, &counters);
+    return counters.opcodes[opcode];
+}
+
+const char *ask_address(struct flow *flow, uint32_t node)
+{
+    static char text[64];
+    snprintf(text, sizeof text, "%s:%u", node_address(flow->node, node), node_port(flow->node, node));
+    return text;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ASK_H
+#define ASK_H
+
+/* Single requests in one line each, and looking at what came of them. */
+
+#include "flow.h"
+
+/* Execute and wait. values, how, result and error may be NULL. */
+cqlring_status ask_text(struct flow *flow, const char *cql, const cqlring_bytes *values, uint32_t count, const cqlring_execution *how,
+                        cqlring_result **result, cqlring_error *error);
+cqlring_status ask_prepared(struct flow *flow, cqlring_prepared *prepared, const cqlring_bytes *values, uint32_t count, const cqlring_execution *how,
+                            cqlring_result **result, cqlring_error *error);
+/* Execute without waiting; the call must be accepted. */
+cqlring_future *ask_start(struct flow *flow, const char *cql, const cqlring_execution *how);
+cqlring_future *ask_start_prepared(struct flow *flow, cqlring_prepared *prepared, const cqlring_bytes *values, uint32_t count, const cqlring_execution *how);
+/* Wait for at most 20 s; the future must then be ready. Its status; released if asked for. */
+cqlring_status ask_wait(cqlring_future *future, cqlring_error *error);
+cqlring_status ask_end(cqlring_future *future, cqlring_error *error); /* wait and release */
+
+/* One cell of a result; the row must be there. Slices live as long as the result. */
+cqlring_bytes ask_cell(cqlring_result *result, uint32_t row, uint32_t column);
+int64_t ask_int(cqlring_result *result, uint32_t row, uint32_t column); /* of 1, 2, 4 or 8 bytes */
+bool ask_is(cqlring_bytes cell, const char *text);
+/* The single integer that a query answers with. */
+int64_t ask_number(struct flow *flow, const char *cql);
+
+/* What the node saw last; it must have seen one. */
+struct node_seen ask_seen(struct flow *flow, uint8_t opcode);
+uint64_t ask_count(struct flow *flow, uint8_t opcode); /* requests of this opcode, all nodes */
+
+/* The text of the driver's node i, as errors name it. */
+const char *ask_address(struct flow *flow, uint32_t node);
+
+#endif
