@@ -6,7 +6,8 @@
    close(). The writer's half belongs to the submitter from conn_up to its goodbye: stream ids, send blocks, what is in
    flight. They share the descriptor (through transport), the in-flight slots and a word of command bits.
 
-   A slot: 0 EMPTY, 1 ORPHAN, else the op that waits for the stream's reply. The submitter stores the op (release) before
+   A slot: 0 EMPTY, 1 ORPHAN, 2 GONE (an orphan beyond what the ring has room for: its reply is dropped, and the connection
+   is being replaced), else the op that waits for the stream's reply. The submitter stores the op (release) before
    the request is sent; the reactor exchanges it for EMPTY (acquire) at the reply; at a deadline the submitter swaps in
    ORPHAN (decision 10).
 
@@ -23,7 +24,7 @@ struct cqlring_cluster;
 struct lane;
 struct pool_link;
 
-enum { SLOT_EMPTY = 0, SLOT_ORPHAN = 1 };
+enum { SLOT_EMPTY = 0, SLOT_ORPHAN = 1, SLOT_GONE = 2 };
 
 /* Commands, submitter → reactor, as bits: an entry goes into the command ring only when the bits were 0. */
 enum { COMMAND_CONNECT = 1, COMMAND_AUTH = 2, COMMAND_SHUT = 4, COMMAND_ARM_WRITE = 8, COMMAND_GOODBYE = 16 };
@@ -58,6 +59,7 @@ struct send_block {
 struct span {
     struct send_block *block;
     uint32_t from, to;
+    uint32_t sealed;       /* bytes from `from` on that stand in a TLS record already */
     uint64_t seal;
     bool exact;            /* v4 without compression: frames lie in it as ops remember them */
     bool loose;            /* v4 with compression: frames are whole in it, but not where ops remember them */

@@ -94,7 +94,7 @@ static void startup_send(struct conn *conn)
         }
         if (result != TRANSPORT_OK) {
             cqr_reader_fail(conn, CQLRING_LOST, "%s: send during startup failed: %s", conn->text,
-                            conn->transport.error != 0 ? strerror(conn->transport.error) : "TLS error");
+                            conn->transport.send_error != 0 ? strerror(conn->transport.send_error) : "TLS error");
             return;
         }
     }
@@ -316,6 +316,8 @@ static void frame_take(struct conn *conn, struct block *block, uint32_t offset, 
         cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s answered on stream %d, on which nothing was asked", conn->text, header->stream);
         return;
     }
+    if (word == SLOT_GONE)
+        return;
     if (word == SLOT_ORPHAN) {
         struct completion *entry = cqr_reactor_stage(lane, COMPLETION_STREAM_FREE, conn);
         entry->stream = (uint16_t)header->stream;
@@ -564,8 +566,7 @@ static void read_ready(struct conn *conn)
         if (result == TRANSPORT_END)
             cqr_reader_fail(conn, CQLRING_LOST, "%s closed the connection%s", conn->text, reader->state == READER_STARTUP ? " during startup" : "");
         else
-            cqr_reader_fail(conn, conn->transport.error != 0 ? CQLRING_LOST : CQLRING_TLS, "%s: %s", conn->text,
-                            conn->transport.error != 0 ? strerror(conn->transport.error) : conn->transport.message);
+            cqr_reader_fail(conn, conn->transport.error != 0 ? CQLRING_LOST : CQLRING_TLS, "%s: %s", conn->text, conn->transport.message);
         return;
     }
     if (reader->state == READER_UP && atomic_exchange_explicit(&conn->transport.wants_write, false, memory_order_acq_rel))

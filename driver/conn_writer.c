@@ -18,7 +18,7 @@
 #include "driver/prepared.h"
 #include "driver/session.h"
 
-enum { SEND_FREE_MAX = 8, REGION_RESERVE = CQR_SEGMENT_TRAILER_SIZE };
+enum { TLS_RECORD = 16 << 10, SEND_FREE_MAX = 8, REGION_RESERVE = CQR_SEGMENT_TRAILER_SIZE };
 
 /* ---- send blocks ---- */
 
@@ -283,7 +283,9 @@ static void send_spans(struct conn *conn)
         cqr_count(&stats->sends, 1);
         cqr_count(&stats->send_bytes, accepted);
         span->from += accepted;
-        span->begun = span->begun || accepted > 0;
+        span->begun = span->begun || accepted > 0 || pending;
+        /* a half written TLS record must come again unchanged: nothing can be cut out of it any more */
+        span->sealed = !pending ? 0 : span->to - span->from < TLS_RECORD ? span->to - span->from : TLS_RECORD;
         if (result == TRANSPORT_AGAIN) {
             writer->blocked = true;
             cqr_count(&stats->send_blocked, 1);
@@ -292,8 +294,9 @@ static void send_spans(struct conn *conn)
         }
         if (result != TRANSPORT_OK) {
             char why[160];
-            snprintf(why, sizeof why, "send to %s failed: %s", conn->text, conn->transport.error != 0 ? strerror(conn->transport.error) : "TLS error");
-            cqr_writer_shut(conn, conn->tls != NULL && conn->transport.error == 0 ? CQLRING_TLS : CQLRING_LOST, why);
+            int failed = conn->transport.send_error;
+            snprintf(why, sizeof why, "send to %s failed: %s", conn->text, failed != 0 ? strerror(failed) : "TLS error");
+            cqr_writer_shut(conn, failed == 0 ? CQLRING_TLS : CQLRING_LOST, why);
             return;
         }
         assert(span->from == span->to && !pending);
@@ -543,7 +546,7 @@ static uint32_t *region_of(struct conn *conn, const struct op *op)
         return writer->open == op->frame_block ? &writer->open->fill : NULL;
     for (uint32_t i = 0; i < writer->span_count; i++) {
         struct span *span = &writer->spans[(writer->span_head + i) % SPANS_MAX];
-        if (span->seal == op->seal && span->exact && op->frame_offset >= span->from)
+        if (span->seal == op->seal && span->exact && op->frame_offset >= span->from + span->sealed)
             return &span->to;
     }
     return NULL;
@@ -580,7 +583,7 @@ static void cut(struct conn *conn, struct op *op, uint32_t *end)
     /* requests whose values are elsewhere are found by their slots */
     for (uint32_t i = 0; i < conn->slot_count; i++) {
         uintptr_t word = atomic_load_explicit(&conn->slots[i], memory_order_relaxed);
-        struct op *other = word > SLOT_ORPHAN ? (struct op *)word : NULL;
+        struct op *other = word > SLOT_GONE ? (struct op *)word : NULL;
         if (other != NULL && other->values_block != block && other->frame_block == block && other->frame_offset > at && other->frame_offset < *end)
             other->frame_offset -= size;
     }
@@ -613,11 +616,18 @@ bool cqr_writer_orphan(struct conn *conn, struct op *op)
     if (op->phase == CQLRING_NOT_SENT) {
         atomic_store_explicit(&conn->slots[op->stream], SLOT_EMPTY, memory_order_release);
         cqr_writer_stream_free(conn, op->stream);
+    } else if (conn->lane->orphans >= conn->lane->orphans_max) {
+        /* the ring has no room for one more late reply (decision 8): this connection goes, with its orphans */
+        atomic_store_explicit(&conn->slots[op->stream], SLOT_GONE, memory_order_release);
+        cqr_writer_shut(conn, CQLRING_LOST, "too many requests of this lane were not answered in time: the connection is replaced");
     } else {
         writer->orphans++;
+        conn->lane->orphans++;
         cqr_count(&conn->lane->stats.orphans, 1);
     }
     op->frame_block = NULL;
+    if (conn->lane->waiting_head != NULL)
+        conn->lane->waiting_retry = true; /* its place in the window is free */
     return true;
 }
 

@@ -122,12 +122,27 @@ cqlring_status cqr_cells_check(const struct statement_version *version, const cq
         int32_t size = cells[i].size;
         if (__builtin_expect(size > 0 ? cells[i].data != NULL && cqr_cell_size_ok(bind->array[i].type, size) : size >= CQLRING_UNSET, 1))
             continue;
-        if (size < CQLRING_UNSET)
-            return cqr_error(error, CQLRING_INVALID, "%s%scolumn \"%.*s\": size %d is neither a size nor CQLRING_NULL or CQLRING_UNSET", what,
+        if (size < CQLRING_UNSET || (size > 0 && cells[i].data == NULL))
+            return cqr_error(error, CQLRING_INVALID, "%s%scolumn \"%.*s\": size %d is neither that of any data nor CQLRING_NULL or CQLRING_UNSET", what,
                              what[0] != '\0' ? ": " : "", bind->array[i].name.size, (const char *)bind->array[i].name.data, size);
         return cqr_error(error, CQLRING_TYPE, "%s%scolumn \"%.*s\": %d bytes do not make a value of its type (%u bytes)", what, what[0] != '\0' ? ": " : "",
                          bind->array[i].name.size, (const char *)bind->array[i].name.data, size, cqr_type_fixed_size(bind->array[i].type));
     }
+    return CQLRING_OK;
+}
+
+/* The same for a text, whose markers only the server knows. */
+static cqlring_status text_values_check(const cqlring_bytes *values, uint32_t count, const char *what, cqlring_error *error)
+{
+    const char *colon = what[0] != '\0' ? ": " : "";
+    if (count > 65535)
+        return cqr_error(error, CQLRING_INVALID, "%s%s%u values for a text (65535 at most)", what, colon, count);
+    if (count > 0 && values == NULL)
+        return cqr_error(error, CQLRING_INVALID, "%s%sthe values are missing", what, colon);
+    for (uint32_t i = 0; i < count; i++)
+        if (values[i].size < CQLRING_UNSET || (values[i].size > 0 && values[i].data == NULL))
+            return cqr_error(error, CQLRING_INVALID, "%s%svalue %u: size %d is neither that of any data nor CQLRING_NULL or CQLRING_UNSET", what, colon, i,
+                             values[i].size);
     return CQLRING_OK;
 }
 
@@ -154,7 +169,7 @@ struct shape {
     uint32_t prepared_count;
 };
 
-static cqlring_status batch_shape(const cqlring_batch *batch, struct shape *shape, cqlring_error *error)
+static cqlring_status batch_shape(const cqlring_batch *batch, const struct cqlring_cluster *cluster, struct shape *shape, cqlring_error *error)
 {
     if (batch->count == 0 || batch->count > 65535 || batch->children == NULL)
         return cqr_error(error, CQLRING_INVALID, "a batch has 1 to 65535 statements, this one %u", batch->count);
@@ -166,19 +181,16 @@ static cqlring_status batch_shape(const cqlring_batch *batch, struct shape *shap
         snprintf(what, sizeof what, "batch statement %u", i);
         if ((child->prepared != NULL) == (child->cql.data != NULL && child->cql.size > 0))
             return cqr_error(error, CQLRING_INVALID, "%s: either prepared or cql must be given", what);
+        const struct statement_version *version = child->prepared != NULL ? cqr_prepared_version(child->prepared) : NULL;
+        if (child->prepared != NULL && child->prepared->cluster != cluster)
+            return cqr_error(error, CQLRING_INVALID, "%s: it was prepared on another cluster", what);
+        cqlring_status status = version != NULL ? cqr_cells_check(version, child->values, child->value_count, what, error)
+                                                : text_values_check(child->values, child->value_count, what, error);
+        if (status != CQLRING_OK)
+            return status;
         shape->values_size += 1 + values_size(child->values, child->value_count);
-        if (child->prepared != NULL) {
-            const struct statement_version *version = cqr_prepared_version(child->prepared);
-            cqlring_status status = cqr_cells_check(version, child->values, child->value_count, what, error);
-            if (status != CQLRING_OK)
-                return status;
-            shape->values_size += 2u + version->id_size;
-            shape->prepared_count++;
-        } else {
-            if (child->value_count > 65535)
-                return cqr_error(error, CQLRING_INVALID, "%s: %u values (65535 at most)", what, child->value_count);
-            shape->values_size += 4u + (uint64_t)child->cql.size;
-        }
+        shape->values_size += version != NULL ? 2u + (uint64_t)version->id_size : 4u + (uint64_t)child->cql.size;
+        shape->prepared_count += version != NULL;
     }
     return CQLRING_OK;
 }
@@ -190,7 +202,7 @@ static cqlring_status request_shape(const cqlring_request *request, const uint8_
         return cqr_error(error, CQLRING_INVALID, "a request has exactly one of prepared, cql and batch");
     if (request->batch != NULL) {
         shape->opcode = OPCODE_BATCH;
-        return batch_shape(request->batch, shape, error);
+        return batch_shape(request->batch, request->session->cluster, shape, error);
     }
     if (request->prepared != NULL) {
         const struct statement_version *version = cqr_prepared_version(request->prepared);
@@ -204,17 +216,20 @@ static cqlring_status request_shape(const cqlring_request *request, const uint8_
             return CQLRING_OK;
         }
         cqlring_status status = cqr_cells_check(version, request->values, request->value_count, "", error);
-        shape->values_size = values_size(request->values, request->value_count);
+        if (status == CQLRING_OK)
+            shape->values_size = values_size(request->values, request->value_count);
         return status;
     }
     shape->opcode = OPCODE_QUERY;
     shape->is_read = is_select(request->cql);
-    if (request->value_count > 65535 || (request->value_count > 0 && request->values == NULL))
-        return cqr_error(error, CQLRING_INVALID, "%u values for a text (65535 at most)", request->value_count);
-    shape->values_size = request->value_count > 0 ? values_size(request->values, request->value_count) : 0;
-    if (encoded != NULL)
+    if (encoded != NULL) {
         shape->values_size = encoded_size;
-    return CQLRING_OK;
+        return CQLRING_OK;
+    }
+    cqlring_status status = text_values_check(request->values, request->value_count, "", error);
+    if (status == CQLRING_OK && request->value_count > 0)
+        shape->values_size = values_size(request->values, request->value_count);
+    return status;
 }
 
 static void token_of(struct request_body *body, const struct statement_version *version, const cqlring_bytes *values)
@@ -274,8 +289,10 @@ static cqlring_status body_make(const cqlring_request *request, const uint8_t *e
     uint64_t extra = 0;
     for (uint32_t i = 0; i < plan.params.payload_count; i++) {
         const struct string_pair *pair = &plan.params.payload[i];
-        if (pair->key.size < 0 || pair->key.size > 65535)
+        if (pair->key.size < 0 || pair->key.size > 65535 || (pair->key.size > 0 && pair->key.data == NULL))
             return cqr_error(error, CQLRING_INVALID, "payload entry %u: a key of %d bytes (65535 at most)", i, pair->key.size);
+        if (pair->value.size < CQLRING_NULL || (pair->value.size > 0 && pair->value.data == NULL))
+            return cqr_error(error, CQLRING_INVALID, "payload entry %u: a value's size is that of its data or CQLRING_NULL, not %d", i, pair->value.size);
         extra += sizeof *pair + (uint64_t)pair->key.size + (uint64_t)(pair->value.size > 0 ? pair->value.size : 0);
     }
     extra += (uint64_t)plan.params.keyspace.size;

@@ -61,9 +61,8 @@ cqlring_status cqr_lane_init(struct lane *lane, struct runtime_core *runtime, ui
     lane->scratch = cqr_mem_alloc(SCRATCH_SIZE);
     lane->compress = cqr_compress_state_create();
     /* decision 8: what is in flight, what was orphaned, four words a connection, and some */
-    uint32_t ring = lane->op_count + lane->conn_max * 4 + RING_SPARE;
-    uint64_t orphans = (uint64_t)lane->conn_max * 64;
-    ring += orphans > 65536 ? 65536 : (uint32_t)orphans;
+    lane->orphans_max = 4096;
+    uint32_t ring = lane->op_count + lane->orphans_max + lane->conn_max * 4 + RING_SPARE;
     uint32_t commands = 64;
     while (commands < lane->conn_max + 2)
         commands *= 2;
@@ -72,10 +71,6 @@ cqlring_status cqr_lane_init(struct lane *lane, struct runtime_core *runtime, ui
     if (lane->receive_pool == NULL || lane->unpack_pool == NULL || lane->ops == NULL || lane->scratch == NULL || lane->compress == NULL ||
         lane->commands.entries == NULL || cqr_ring_init(&lane->completions, ring) != CQLRING_OK)
         return cqr_error(error, CQLRING_NO_MEMORY, "lane %u: out of memory for %u requests under way", index, lane->op_count);
-    for (uint32_t i = lane->op_count; i-- > 0;) {
-        lane->ops[i].link = lane->op_free;
-        lane->op_free = &lane->ops[i];
-    }
     return CQLRING_OK;
 }
 

@@ -70,7 +70,8 @@ struct lane {
     int64_t now_us;                  /* this turn's */
     int64_t sleep_until_us;          /* planned; to notice gaps */
     struct op *ops;                  /* the pool */
-    uint32_t op_count, ops_used;
+    uint32_t op_count, ops_used, ops_fresh; /* of the pool: all, out, and how many were ever out */
+    uint32_t orphans, orphans_max;   /* of all connections; what the completion ring has room for */
     struct op *op_free;
     struct op *waiting_head, *waiting_tail; /* OP_WAIT_CONN, oldest first */
     bool waiting_retry;              /* something changed: try them again this turn */

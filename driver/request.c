@@ -21,10 +21,13 @@ enum { OWN_OPS = 64, REPREPARES_MAX = 3 };
 
 struct op *cqr_op_take(struct lane *lane, bool own)
 {
-    struct op *op = lane->op_free;
-    if (op == NULL || (!own && lane->op_count - lane->ops_used <= OWN_OPS))
+    if (lane->ops_used == lane->op_count || (!own && lane->op_count - lane->ops_used <= OWN_OPS))
         return NULL;
-    lane->op_free = op->link;
+    struct op *op = lane->op_free;
+    if (op != NULL)
+        lane->op_free = op->link;
+    else
+        op = &lane->ops[lane->ops_fresh++]; /* first use: memory is touched only as far as it is needed */
     lane->ops_used++;
     memset(op, 0, sizeof *op);
     op->state = OP_NEW;

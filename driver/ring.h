@@ -67,7 +67,7 @@ static inline cqlring_status cqr_ring_init(struct ring *ring, uint32_t capacity)
     *ring = (struct ring){.mask = size - 1};
     if (size < capacity)
         return CQLRING_NO_MEMORY;
-    ring->entries = cqr_mem_aligned(64, (size_t)size * sizeof *ring->entries);
+    ring->entries = cqr_mem_aligned_raw(64, (size_t)size * sizeof *ring->entries);
     return ring->entries == NULL ? CQLRING_NO_MEMORY : CQLRING_OK;
 }
 static inline void cqr_ring_fini(struct ring *ring)

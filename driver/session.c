@@ -144,7 +144,7 @@ static void lane_abort(struct lane *lane, struct cqlring_session *session)
 {
     cqr_session_op_begin(lane, session); /* so that the end of the last op does not close it under our hands */
     cqr_job_session_final(lane, session);
-    for (uint32_t i = 0; i < lane->op_count; i++) {
+    for (uint32_t i = 0; i < lane->ops_fresh; i++) {
         struct op *op = &lane->ops[i];
         if (op->state != OP_FREE && op->state != OP_SETTLED && op->plan != NULL && op->plan->session == session)
             cqr_op_abort(lane, op, CQLRING_CLOSED, "the session was closed before its answer came");

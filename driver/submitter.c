@@ -20,9 +20,11 @@ static void conn_down(struct lane *lane, struct conn *conn)
     /* all entries of it have been drained before this one: what is still in a slot will never be answered (decision 12) */
     for (uint32_t i = 0; i < conn->slot_count; i++) {
         uintptr_t word = atomic_exchange_explicit(&conn->slots[i], SLOT_EMPTY, memory_order_acq_rel);
-        if (word == SLOT_ORPHAN && writer->orphans > 0)
+        if (word == SLOT_ORPHAN) {
             writer->orphans--;
-        if (word > SLOT_ORPHAN) {
+            lane->orphans--;
+        }
+        if (word > SLOT_GONE) {
             writer->in_flight--;
             cqr_op_lost(lane, (struct op *)word, conn);
         }
@@ -62,6 +64,7 @@ static void entry_take(struct lane *lane, const struct completion *entry)
     case COMPLETION_STREAM_FREE: {
         struct conn *conn = entry->subject;
         conn->writer.orphans--;
+        lane->orphans--;
         conn->writer.received_us = lane->now_us;
         if (conn->writer.suspect)
             cqr_conn_trust(lane, conn);

@@ -2,6 +2,7 @@
 
 #include "ask.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,18 +95,69 @@ int64_t ask_number(struct flow *flow, const char *cql)
     return number;
 }
 
-struct node_seen ask_seen(struct flow *flow, uint8_t opcode)
+/* ---- what the nodes saw ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    uint32_t count;
+    struct node_seen seen[ASK_SEEN_MAX];
+} record = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void on_request(const struct node_seen *seen, void *context)
 {
-    struct node_seen seen;
-    ck_assert_msg(node_last(flow->node, NODE_ALL, opcode, &seen), "the node has seen no request of opcode 0x%02x", opcode);
+    (void)context;
+    bool is_statement = seen->opcode == OPCODE_QUERY || seen->opcode == OPCODE_EXECUTE || seen->opcode == OPCODE_BATCH || seen->opcode == OPCODE_PREPARE;
+    if (!is_statement || strstr(seen->text, "system.") != NULL || strstr(seen->text, "system_schema.") != NULL)
+        return;
+    pthread_mutex_lock(&record.lock);
+    if (record.count < ASK_SEEN_MAX)
+        record.seen[record.count++] = *seen;
+    pthread_mutex_unlock(&record.lock);
+}
+
+void ask_record(struct flow *flow)
+{
+    ask_record_clear();
+    flow->node_options.on_request = on_request;
+}
+
+void ask_record_clear(void)
+{
+    pthread_mutex_lock(&record.lock);
+    record.count = 0;
+    pthread_mutex_unlock(&record.lock);
+}
+
+uint32_t ask_seen_count(uint8_t opcode)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&record.lock);
+    for (uint32_t i = 0; i < record.count; i++)
+        count += opcode == 0 || record.seen[i].opcode == opcode;
+    pthread_mutex_unlock(&record.lock);
+    return count;
+}
+
+struct node_seen ask_seen_at(uint8_t opcode, uint32_t index)
+{
+    struct node_seen seen = {0};
+    bool found = false;
+    pthread_mutex_lock(&record.lock);
+    for (uint32_t i = 0; i < record.count && !found; i++)
+        if ((opcode == 0 || record.seen[i].opcode == opcode) && index-- == 0) {
+            seen = record.seen[i];
+            found = true;
+        }
+    pthread_mutex_unlock(&record.lock);
+    ck_assert_msg(found, "the node has not seen so many requests of opcode 0x%02x", opcode);
     return seen;
 }
 
-uint64_t ask_count(struct flow *flow, uint8_t opcode)
+struct node_seen ask_seen(uint8_t opcode)
 {
-    struct node_counters counters;
-    node_counters(flow->node, NODE_ALL, &counters);
-    return counters.opcodes[opcode];
+    uint32_t count = ask_seen_count(opcode);
+    ck_assert_msg(count > 0, "the node has seen no request of opcode 0x%02x", opcode);
+    return ask_seen_at(opcode, count - 1);
 }
 
 const char *ask_address(struct flow *flow, uint32_t node)

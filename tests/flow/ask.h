@@ -25,9 +25,14 @@ bool ask_is(cqlring_bytes cell, const char *text);
 /* The single integer that a query answers with. */
 int64_t ask_number(struct flow *flow, const char *cql);
 
-/* What the node saw last; it must have seen one. */
-struct node_seen ask_seen(struct flow *flow, uint8_t opcode);
-uint64_t ask_count(struct flow *flow, uint8_t opcode); /* requests of this opcode, all nodes */
+/* The statements (QUERY, EXECUTE, BATCH, PREPARE) that the nodes saw, the driver's own of system tables left out, as they came;
+   the first ASK_SEEN_MAX are kept. Between flow_init and flow_start; one recording at a time. */
+enum { ASK_SEEN_MAX = 4096 };
+void ask_record(struct flow *flow);
+void ask_record_clear(void);
+uint32_t ask_seen_count(uint8_t opcode);                    /* 0: of any */
+struct node_seen ask_seen_at(uint8_t opcode, uint32_t index); /* must be there */
+struct node_seen ask_seen(uint8_t opcode);                  /* the last; must be there */
 
 /* The text of the driver's node i, as errors name it. */
 const char *ask_address(struct flow *flow, uint32_t node);

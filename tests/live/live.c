@@ -12,6 +12,31 @@ static char test_name[200];
 static uint32_t notes;
 static bool is_skipped;
 
+static const char *environment(const char *name, const char *otherwise)
+{
+    const char *value = getenv(name);
+    return value == NULL || value[0] == '\0' ? otherwise : value;
+}
+
+bool live_read_environment(void)
+{
+    live = (struct live_options){
+        .host = environment("CQLRING_LIVE_HOST", NULL),
+        .port = (int32_t)strtol(environment("CQLRING_LIVE_PORT", "9042"), NULL, 10),
+        .user = environment("CQLRING_LIVE_USER", NULL),
+        .password = environment("CQLRING_LIVE_PASSWORD", NULL),
+        .tls_ca = environment("CQLRING_LIVE_TLS_CA", NULL),
+        .tls_certificate = environment("CQLRING_LIVE_TLS_CERT", "good"),
+        .tls_wrong_ca = environment("CQLRING_LIVE_TLS_WRONG_CA", NULL),
+        .tls_client_certificate = environment("CQLRING_LIVE_TLS_CLIENT_CERT", NULL),
+        .tls_client_key = environment("CQLRING_LIVE_TLS_CLIENT_KEY", NULL),
+        .types = environment("CQLRING_LIVE_TYPES", "tests/live/types.tsv"),
+        .only = environment("CQLRING_LIVE_ONLY", NULL),
+        .keep = environment("CQLRING_LIVE_KEEP", NULL) != NULL,
+    };
+    return live.host != NULL;
+}
+
 /* --- counting ----------------------------------------------------------------------------------------------------- */
 
 void live_begin(const char *format, ...)

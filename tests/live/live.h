@@ -2,8 +2,8 @@
 #ifndef LIVE_H
 #define LIVE_H
 
-/* Tests against a server that somebody else started, through the public interface alone. Where it is and what it is like
-   comes from the environment:
+/* Tests against a server that somebody else started, through the public interface alone: test_*.c are programs, the other
+   files are linked to each. Where the server is and what it is like comes from the environment:
 
      CQLRING_LIVE_HOST           contact points; without it everything is skipped (exit code 77)
      CQLRING_LIVE_PORT           default 9042
@@ -14,6 +14,9 @@
      CQLRING_LIVE_TLS_CLIENT_CERT, CQLRING_LIVE_TLS_CLIENT_KEY   the server demands this client certificate
      CQLRING_LIVE_TYPES          types.tsv; default tests/live/types.tsv
      CQLRING_LIVE_ONLY           only tests whose name contains this; "types", "tls" and "auth" are names too
+     CQLRING_LIVE_ROWS           how many rows test_bulk writes; default 1 000 000
+     CQLRING_LIVE_CONTROL        a program that takes "kill N", "pause N", "resume N" and "restart N" for node N of three:
+                                 test_bulk then loses nodes while it writes
      CQLRING_LIVE_KEEP           leave everything where it is at the end, for others to read
 
    Everything is made in the keyspace cqlring_live, which is dropped before and afterwards. One thread. */
@@ -29,6 +32,7 @@ struct live_options {
     bool keep;
 };
 extern struct live_options live;
+bool live_read_environment(void); /* false: there is no server to test against */
 
 /* How the test that runs is connected. */
 struct live_way {
@@ -71,6 +75,9 @@ cqlring_prepared *live_prepare(cqlring_session *session, const char *format, ...
 cqlring_bytes live_first(cqlring_result *result);
 int64_t live_count(cqlring_session *session, const char *table); /* SELECT count(*); −1 (and noted) */
 
-void live_types(const struct live_way *way); /* types.c: every type of types.tsv there and back */
+/* types.c: every type of types.tsv there and back */
+void live_types(const struct live_way *way);
+/* The same rows as somebody else wrote them, with keys that end with suffix. */
+void live_types_written_by(const struct live_way *way, char suffix);
 
 #endif

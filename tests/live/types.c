@@ -161,7 +161,7 @@ static void read_back(cqlring_session *session, const struct type_row *row, char
     if (result == NULL)
         return;
     cqlring_bytes cell = live_first(result);
-    (void)live_bytes(cell, wanted, suffix == 'l' ? "written as a literal" : "written as a bound value");
+    (void)live_bytes(cell, wanted, suffix == 'l' ? "written as a literal" : suffix == 'b' ? "written as a bound value" : "written by another");
     check_column_type(result, row->type);
     cqlring_column column;
     if (cqlring_result_column(result, 0, &column))
@@ -230,6 +230,23 @@ void live_types(const struct live_way *way)
     for (uint32_t i = 0; i < column_count; ++i) {
         cqlring_prepared_release(columns[i].insert);
         columns[i].insert = NULL;
+    }
+    cqlring_session_release(session);
+}
+
+void live_types_written_by(const struct live_way *way, char suffix)
+{
+    live_begin("types: rows of another driver, protocol v%d", way->version);
+    cqlring_session *session = read_file() ? live_open(way, NULL) : NULL;
+    (void)live_check(session != NULL && row_count > 0, "there is a file of types, and a session");
+    live_end();
+    for (uint32_t i = 0; session != NULL && i < row_count; ++i) {
+        static uint8_t payload[PAYLOAD_MAX];
+        cqlring_bytes value;
+        live_begin("types: %s %s of another driver, protocol v%d", rows[i].id, rows[i].type, way->version);
+        if (live_check(payload_of(rows[i].hex, payload, &value), "the payload is hex"))
+            read_back(session, &rows[i], suffix, value);
+        live_end();
     }
     cqlring_session_release(session);
 }

@@ -6,7 +6,7 @@
 #include "cql/token.h"
 #include "tests/node/functions.h"
 
-/* --- values of selectors --------------------------------------------------------------------------------------------------- */
+/* --- values of selectors ---------------------------------------------------------------------- */
 
 static int64_t integer_of(cqlring_bytes value)
 {
@@ -176,7 +176,7 @@ bool node_selector_value(struct query *query, const struct row_view *view,
     }
 }
 
-/* --- aggregates -------------------------------------------------------------------------------------------------------------- */
+/* --- aggregates ------------------------------------------------------------------------------- */
 
 void node_aggregate_init(struct aggregate *aggregate, const struct select_plan *plan)
 {

@@ -77,7 +77,7 @@ void node_write_counter(struct node_storage *storage, struct node_row *row, uint
     row->slots[slot].cell = next;
 }
 
-/* --- collections ------------------------------------------------------------------------------------------------------ */
+/* --- collections ------------------------------------------------------------------------------ */
 
 static struct node_multi *multi_of(struct node_row *row, uint16_t slot)
 {

@@ -9,7 +9,7 @@
 
 #include "cql/token.h"
 
-/* --- options ------------------------------------------------------------------------------------------------------------------ */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static const char *keep(struct node_arena *arena, const char *text, const char *otherwise)
 {
@@ -101,7 +101,7 @@ static bool give_address(struct node_cluster *cluster, uint32_t node)
     return true;
 }
 
-/* --- life ------------------------------------------------------------------------------------------------------------------------ */
+/* --- life ------------------------------------------------------------------------------------- */
 
 struct node_cluster *node_cluster_create(const struct node_options *options, char *message,
                                          size_t message_size)
@@ -214,7 +214,7 @@ const char *node_address(const struct node_cluster *cluster, uint32_t node)
     return cluster->engine.members[node].address;
 }
 
-/* --- asking ---------------------------------------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 int32_t node_cql(struct node_cluster *cluster, const char *cql, uint32_t *rows, char *message,
                  size_t message_size)
@@ -290,7 +290,7 @@ uint32_t node_replicas(struct node_cluster *cluster, const char *name, int64_t t
     return count;
 }
 
-/* --- what was seen ---------------------------------------------------------------------------------------------------------------- */
+/* --- what was seen ---------------------------------------------------------------------------- */
 
 static void counters_sum(struct node_cluster *cluster, uint32_t node, struct node_counters *out)
 {
@@ -426,7 +426,7 @@ bool node_wait(struct node_cluster *cluster,
     return fine;
 }
 
-/* --- connections without sockets ---------------------------------------------------------------------------------------------------- */
+/* --- connections without sockets -------------------------------------------------------------- */
 
 struct node_conn *node_conn_open(struct node_cluster *cluster, uint32_t node, uint32_t shard,
                                  int64_t now_us)

@@ -6,7 +6,7 @@
 
 enum { BATCH_BYTES_MAX = 50 * 1024 };
 
-/* --- conditions --------------------------------------------------------------------------------------------------------------- */
+/* --- conditions ------------------------------------------------------------------------------- */
 
 /* The row a conditional statement is about. */
 static bool view_target(struct query *query, const struct statement *statement,
@@ -89,7 +89,7 @@ static bool condition_holds(struct query *query, const struct statement *stateme
     return true;
 }
 
-/* --- the answer of conditional statements ------------------------------------------------------------------------------------- */
+/* --- the answer of conditional statements ----------------------------------------------------- */
 
 static void add_column(struct output *outputs, uint32_t *count, struct selector *selectors,
                        struct node_column *column)
@@ -201,7 +201,7 @@ static bool run_conditional(struct query *query, struct batch_part *parts, uint3
     return put_applied(query, parts, count, applied, in_batch);
 }
 
-/* --- batches ---------------------------------------------------------------------------------------------------------------------- */
+/* --- batches ---------------------------------------------------------------------------------- */
 
 static bool check_batch(struct query *query, uint8_t kind, const struct batch_part *parts,
                         uint32_t count, bool *conditional)

@@ -5,7 +5,7 @@
 #include "cql/frame.h"
 #include "cql/segment.h"
 
-/* --- opening and closing -------------------------------------------------------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 struct node_conn *node_conn_open_locked(struct node_cluster *cluster, uint32_t node, uint32_t shard)
 {
@@ -63,7 +63,7 @@ void node_conn_close_locked(struct node_conn *conn)
     node_free(conn);
 }
 
-/* --- input ---------------------------------------------------------------------------------------------------------------- */
+/* --- input ------------------------------------------------------------------------------------ */
 
 static uint8_t *scratch_room(struct node_cluster *cluster, size_t size)
 {

@@ -179,7 +179,7 @@ void node_conn_flush(struct node_conn *conn, bool own_write)
     conn->marks[conn->mark_count++] = conn->wire.size;
 }
 
-/* --- delivering, with faults ------------------------------------------------------------------------------------------------ */
+/* --- delivering, with faults ------------------------------------------------------------------ */
 
 static void put_garbage(struct node_conn *conn, size_t size)
 {
@@ -293,7 +293,7 @@ void node_conn_deliver(struct node_conn *conn, const struct strike *strike)
     deliver_plain(conn, strike);
 }
 
-/* --- output ------------------------------------------------------------------------------------------------------------------- */
+/* --- output ----------------------------------------------------------------------------------- */
 
 void node_conn_turn_locked(struct node_conn *conn)
 {

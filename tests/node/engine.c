@@ -34,7 +34,7 @@ void node_put_void(struct out *out)
     out_u32(out, RESULT_VOID);
 }
 
-/* --- running -------------------------------------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static bool run_use(struct query *query, const struct statement *statement)
 {
@@ -136,7 +136,7 @@ bool node_run_text(struct query *query, cqlring_bytes text)
     return fine;
 }
 
-/* --- the start --------------------------------------------------------------------------------------------------------------- */
+/* --- the start -------------------------------------------------------------------------------- */
 
 static void random_uuid(uint64_t *random, uint8_t out[16])
 {
@@ -222,7 +222,7 @@ void node_engine_ring_changed(struct node_engine *engine, int64_t now_us)
     node_system_write_members(engine, now_us);
 }
 
-/* --- replicas ----------------------------------------------------------------------------------------------------------------- */
+/* --- replicas --------------------------------------------------------------------------------- */
 
 void node_keyspace_drop_cache(struct node_keyspace *keyspace)
 {

@@ -17,7 +17,7 @@
 #include "tests/node/storage.h"
 #include "tests/node/types.h"
 
-/* --- catalogue ---------------------------------------------------------------------------------------------------- */
+/* --- catalogue -------------------------------------------------------------------------------- */
 
 enum column_kind { COLUMN_PARTITION, COLUMN_CLUSTERING, COLUMN_STATIC, COLUMN_REGULAR };
 
@@ -75,7 +75,7 @@ struct node_keyspace {
     uint32_t *replica_counts;
 };
 
-/* --- prepared statements -------------------------------------------------------------------------------------------- */
+/* --- prepared statements ---------------------------------------------------------------------- */
 
 struct node_prepared {
     struct node_prepared *next; /* of the hash bucket */
@@ -91,7 +91,7 @@ struct node_prepared {
     bool is_write; /* what void mode does not execute */
 };
 
-/* --- the nodes ------------------------------------------------------------------------------------------------------ */
+/* --- the nodes -------------------------------------------------------------------------------- */
 
 struct node_member {
     char address[48];
@@ -152,7 +152,7 @@ struct node_table *node_table_find(const struct node_keyspace *keyspace, cqlring
 struct node_column *node_column_find(const struct node_table *table, cqlring_bytes name);
 struct node_udt *node_udt_find(const struct node_keyspace *keyspace, cqlring_bytes name);
 
-/* --- running CQL ---------------------------------------------------------------------------------------------------- */
+/* --- running CQL ------------------------------------------------------------------------------ */
 
 /* One statement on its way. The caller fills the first part; a failure leaves code and message. */
 struct query {

@@ -6,7 +6,7 @@
 
 #include "tests/node/engine.h"
 
-/* --- plans: what resolving leaves for running ----------------------------------------------------------------------- */
+/* --- plans: what resolving leaves for running ------------------------------------------------- */
 
 struct output {
     cqlring_bytes label;
@@ -49,7 +49,7 @@ struct modify_plan {
     bool whole_row; /* DELETE without columns */
 };
 
-/* --- terms ------------------------------------------------------------------------------------------------------------ */
+/* --- terms ------------------------------------------------------------------------------------ */
 
 /* The payload of a term as a value of this type; CQLRING_NULL, CQLRING_UNSET. false: query has failed. what names the
    column in messages. */
@@ -68,7 +68,7 @@ const struct node_type *node_type_resolve(struct query *query, const struct type
 bool node_function_call(struct query *query, uint16_t number, const struct node_type *const *types,
                         const cqlring_bytes *arguments, uint16_t count, cqlring_bytes *value);
 
-/* --- keys ------------------------------------------------------------------------------------------------------------- */
+/* --- keys ------------------------------------------------------------------------------------- */
 
 bool node_resolve_key(struct query *query, struct statement *root, struct statement *statement,
                       struct key_plan *key, struct node_arena *arena);
@@ -79,7 +79,8 @@ bool node_resolve_select(struct query *query, struct statement *root, struct sta
 bool node_resolve_modify(struct query *query, struct statement *root, struct statement *statement,
                          struct node_arena *arena);
 bool node_resolve_name(struct query *query, const struct node_table *table, struct name_list *name);
-cqlring_bytes node_label_of(struct node_arena *arena, const char *before, cqlring_bytes name, const char *after);
+cqlring_bytes node_label_of(struct node_arena *arena, const char *before, cqlring_bytes name,
+                            const char *after);
 struct node_table *node_resolve_table(struct query *query, cqlring_bytes keyspace,
                                       cqlring_bytes name);
 
@@ -101,18 +102,20 @@ struct node_storage *node_storage_of(struct query *query, struct node_table *tab
 
 /* Where a page ended, as a paging state carries it. */
 struct paging_point {
-    bool inside;          /* false: at the beginning */
-    int64_t token;        /* the last row's partition … */
+    bool inside;   /* false: at the beginning */
+    int64_t token; /* the last row's partition … */
     cqlring_bytes key;
-    bool has_row;         /* … and row; false: its static row alone */
+    bool has_row; /* … and row; false: its static row alone */
     cqlring_bytes row;
-    uint64_t limit;       /* rows that LIMIT leaves */
-    uint64_t given;       /* rows given of this partition, for PER PARTITION LIMIT */
+    uint64_t limit; /* rows that LIMIT leaves */
+    uint64_t given; /* rows given of this partition, for PER PARTITION LIMIT */
 };
-cqlring_bytes node_paging_encode(struct node_arena *arena, uint64_t hash, uint8_t version, const struct paging_point *point);
-bool node_paging_decode(struct query *query, uint64_t hash, cqlring_bytes state, struct paging_point *point);
+cqlring_bytes node_paging_encode(struct node_arena *arena, uint64_t hash, uint8_t version,
+                                 const struct paging_point *point);
+bool node_paging_decode(struct query *query, uint64_t hash, cqlring_bytes state,
+                        struct paging_point *point);
 
-/* --- running ---------------------------------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 /* One row while it is looked at. */
 struct row_view {
@@ -128,6 +131,8 @@ cqlring_bytes node_view_value(struct query *query, const struct row_view *view,
 bool node_view_matches(struct query *query, const struct row_view *view,
                        const struct relation *relation, bool *matches);
 
+void node_put_rows(struct query *query, const struct statement *statement,
+                   cqlring_bytes paging_state, uint32_t count, const struct out *rows);
 bool node_run_select(struct query *query, struct statement *statement);
 bool node_run_modify(
     struct query *query,
@@ -149,7 +154,7 @@ bool node_check_alive(struct query *query, struct node_keyspace *keyspace, int64
 uint32_t node_query_second(const struct query *query);
 int64_t node_query_timestamp(struct query *query);
 
-/* --- schema ----------------------------------------------------------------------------------------------------------- */
+/* --- schema ----------------------------------------------------------------------------------- */
 
 void node_system_create(struct node_engine *engine, int64_t now_us);
 void node_system_write_keyspace(struct node_engine *engine, struct node_keyspace *keyspace,

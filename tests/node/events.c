@@ -65,7 +65,7 @@ void node_events_init(struct node_cluster *cluster)
     cluster->engine.context = cluster;
 }
 
-/* --- about nodes ---------------------------------------------------------------------------------------------------------------- */
+/* --- about nodes ------------------------------------------------------------------------------ */
 
 static void tell(struct node_cluster *cluster, uint32_t node, const char *type, const char *change,
                  uint32_t about)

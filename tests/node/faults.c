@@ -52,7 +52,7 @@ static bool is_statement(uint8_t opcode)
            opcode == OPCODE_PREPARE;
 }
 
-/* --- who is struck ---------------------------------------------------------------------------------------------------------------- */
+/* --- who is struck ---------------------------------------------------------------------------- */
 
 /* Counts the match; is it one that the plan strikes? */
 static bool strikes(struct node_cluster *cluster, struct fault *fault)
@@ -156,7 +156,7 @@ bool node_fault_refuses(const struct node_cluster *cluster, uint32_t node)
     return false;
 }
 
-/* --- the list -------------------------------------------------------------------------------------------------------------------- */
+/* --- the list --------------------------------------------------------------------------------- */
 
 static char *copy(const char *text)
 {
@@ -235,7 +235,7 @@ void node_faults_free(struct node_cluster *cluster)
     cluster->faults = NULL;
 }
 
-/* --- as text ----------------------------------------------------------------------------------------------------------------------- */
+/* --- as text ---------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -343,7 +343,7 @@ uint32_t node_fault_parse(struct node_cluster *cluster, const char *text, char *
     return number;
 }
 
-/* --- ERROR bodies -------------------------------------------------------------------------------------------------------------------- */
+/* --- ERROR bodies ----------------------------------------------------------------------------- */
 
 static const char *default_message(int32_t code)
 {

@@ -97,7 +97,7 @@ const struct node_type *node_function_signature(const struct term *term,
     return *number >= FUNCTION_MIN ? NULL : result; /* aggregates are not for values */
 }
 
-/* --- values ------------------------------------------------------------------------------------------------------------ */
+/* --- values ----------------------------------------------------------------------------------- */
 
 enum { UUID_EPOCH_MS_SHIFT = 10000 };
 static const uint64_t uuid_epoch = 0x01B21DD213814000ULL;

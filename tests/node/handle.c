@@ -6,7 +6,7 @@
 
 #include "cql/frame.h"
 
-/* --- replies ---------------------------------------------------------------------------------------------------------------- */
+/* --- replies ---------------------------------------------------------------------------------- */
 
 size_t node_reply_begin(struct node_conn *conn, uint8_t opcode, uint8_t flags, int16_t stream)
 {
@@ -111,7 +111,7 @@ void node_refuse_version(struct node_conn *conn, uint8_t version_byte)
     node_conn_flush(conn, false);
 }
 
-/* --- what was seen -------------------------------------------------------------------------------------------------------------- */
+/* --- what was seen ---------------------------------------------------------------------------- */
 
 static void copy_text(char *target, size_t size, cqlring_bytes text)
 {
@@ -179,7 +179,7 @@ void node_seen_end(struct node_conn *conn, const struct node_seen *seen)
         conn->cluster->options.on_request(seen, conn->cluster->options.context);
 }
 
-/* --- the handshake ---------------------------------------------------------------------------------------------------------------- */
+/* --- the handshake ---------------------------------------------------------------------------- */
 
 static void put_multi(struct out *out, const char *key, const char *const *values, uint16_t count)
 {
@@ -416,7 +416,7 @@ static void handle_register(struct node_conn *conn, struct hand *hand)
     node_conn_deliver(conn, &hand->strike);
 }
 
-/* --- the entrance ------------------------------------------------------------------------------------------------------------------ */
+/* --- the entrance ----------------------------------------------------------------------------- */
 
 static void count_request(struct node_conn *conn, uint8_t opcode)
 {

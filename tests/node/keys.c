@@ -19,7 +19,7 @@ uint32_t node_query_second(const struct query *query)
                                                            : (uint32_t)(query->now_us / 1000000);
 }
 
-/* --- values ------------------------------------------------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 struct sorted {
     const struct node_type *type;
@@ -231,7 +231,7 @@ void node_find_token(struct query *query, const struct statement *statement)
     query->token_keyspace = statement->table->keyspace;
 }
 
-/* --- rows as seen ----------------------------------------------------------------------------------------------------------- */
+/* --- rows as seen ----------------------------------------------------------------------------- */
 
 cqlring_bytes node_view_value(struct query *query, const struct row_view *view,
                               const struct node_column *column)

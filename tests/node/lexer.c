@@ -116,7 +116,7 @@ static bool is_uuid(const uint8_t *at, const uint8_t *end)
 /* How far an ISO 8601 duration reaches (P1Y2M3DT4H5M6S, P3W, P0001-02-03T04:05:06), or NULL. */
 static const uint8_t *iso_duration(const uint8_t *at, const uint8_t *end)
 {
-    if (at >= end || (*at != 'P' && *at != 'p'))
+    if (at >= end || *at != 'P')
         return NULL;
     const uint8_t *from = ++at;
     bool digits = false;
@@ -126,7 +126,8 @@ static const uint8_t *iso_duration(const uint8_t *at, const uint8_t *end)
         ++at;
     }
     bool starts = from < end && (is_digit(*from) || *from == 'T' || *from == 't');
-    return digits && starts && (at == end || !is_word(*at)) ? at : NULL;
+    bool unit_last = is_letter(at[-1]) || (at - from > 10 && from[4] == '-');
+    return digits && starts && unit_last && (at == end || !is_word(*at)) ? at : NULL;
 }
 
 /* How far a sequence of number and unit reaches (1y2mo3w4d5h6m7s8ms9us10ns, also µs), or NULL. */

@@ -20,7 +20,7 @@ static bool copy_text(cqlring_bytes text, char *out, size_t size)
     return memchr(out, 0, (size_t)text.size) == NULL;
 }
 
-/* --- numbers -------------------------------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 /* Decimal digits (with '-' in front or not) to a two's complement of any size. */
 static bool put_varint(cqlring_bytes text, struct out *out)
@@ -184,7 +184,7 @@ bool node_literal_integer(const struct node_type *type, cqlring_bytes text, stru
     }
 }
 
-/* --- dates and times ------------------------------------------------------------------------------------------------ */
+/* --- dates and times -------------------------------------------------------------------------- */
 
 /* Days since 1970-01-01 of a date of the proleptic Gregorian calendar (Howard Hinnant's days_from_civil). */
 static int64_t days_of(int64_t year, uint32_t month, uint32_t day)
@@ -379,7 +379,7 @@ bool node_literal_blob(cqlring_bytes text, struct out *out)
     return true;
 }
 
-/* --- durations ------------------------------------------------------------------------------------------------------ */
+/* --- durations -------------------------------------------------------------------------------- */
 
 static const struct {
     const char *unit;

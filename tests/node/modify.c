@@ -47,7 +47,7 @@ static bool timestamp_of(struct query *query, const struct statement *statement,
     return true;
 }
 
-/* --- assignments ------------------------------------------------------------------------------------------------------------- */
+/* --- assignments ------------------------------------------------------------------------------ */
 
 struct modify_run {
     struct query *query;
@@ -259,7 +259,7 @@ static bool write_assignment(struct modify_run *run, const struct assignment *as
     return true;
 }
 
-/* --- one row --------------------------------------------------------------------------------------------------------------------- */
+/* --- one row ---------------------------------------------------------------------------------- */
 
 static bool write_row(struct modify_run *run, cqlring_bytes clustering)
 {

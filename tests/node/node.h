@@ -31,7 +31,7 @@ enum { NODE_COUNT_MAX = 64 };
 struct node_cluster;
 struct node_conn;
 
-/* --- Options -------------------------------------------------------------------------------------------------- */
+/* --- Options ---------------------------------------------------------------------------------- */
 
 enum node_mode {
     NODE_STORE = 0, /* everything is real */
@@ -110,7 +110,7 @@ struct node_options {
     void *context;
 };
 
-/* --- A cluster ------------------------------------------------------------------------------------------------ */
+/* --- A cluster -------------------------------------------------------------------------------- */
 
 /* Without sockets. message (may be NULL) tells why NULL was returned. */
 struct node_cluster *node_cluster_create(const struct node_options *options, char *message,
@@ -128,7 +128,7 @@ uint16_t node_port(const struct node_cluster *cluster, uint32_t node);
 const char *node_address(const struct node_cluster *cluster,
                          uint32_t node); /* "127.0.0.2"; valid with the cluster */
 
-/* --- Asking it without a connection ---------------------------------------------------------------------------- */
+/* --- Asking it without a connection ----------------------------------------------------------- */
 
 /* Runs one statement as coordinator node 0, without values or paging. A failure leaves the server's code (0 = fine) and
    the text in message. rows (may be NULL) gets the number of rows of the answer. */
@@ -140,7 +140,7 @@ int64_t node_table_rows(struct node_cluster *cluster, const char *table);
 uint32_t node_replicas(struct node_cluster *cluster, const char *keyspace, int64_t token,
                        uint32_t *nodes, uint32_t capacity);
 
-/* --- What was seen -------------------------------------------------------------------------------------------- */
+/* --- What was seen ---------------------------------------------------------------------------- */
 
 struct node_counters {
     uint64_t connections; /* opened so far */
@@ -223,7 +223,7 @@ bool node_wait(struct node_cluster *cluster,
                bool (*done)(const struct node_counters *all, void *context), uint32_t timeout_ms,
                void *context);
 
-/* --- Doing things to it ---------------------------------------------------------------------------------------- */
+/* --- Doing things to it ----------------------------------------------------------------------- */
 
 void node_set_mode(struct node_cluster *cluster, enum node_mode mode);
 void node_set_trickle(struct node_cluster *cluster, uint32_t replies);
@@ -257,7 +257,7 @@ void node_event_topology(struct node_cluster *cluster, uint32_t node, const char
                          uint32_t about);
 void node_event_raw(struct node_cluster *cluster, uint32_t node, const void *body, uint32_t size);
 
-/* --- Faults --------------------------------------------------------------------------------------------------- */
+/* --- Faults ----------------------------------------------------------------------------------- */
 
 enum node_fault_kind {
     NODE_FAULT_DROP,         /* "drop": executed, not answered */
@@ -333,7 +333,7 @@ uint32_t node_fault_parse(struct node_cluster *cluster, const char *text, char *
 uint64_t node_fault_hits(struct node_cluster *cluster, uint32_t fault);
 void node_fault_remove(struct node_cluster *cluster, uint32_t fault); /* 0: all */
 
-/* --- Connections without sockets (the simulator) ------------------------------------------------------------------ */
+/* --- Connections without sockets (the simulator) ---------------------------------------------- */
 
 /* As if accepted just now. NULL: refused (the node is down, or refuses). shard: with shards, where it lands. */
 struct node_conn *node_conn_open(struct node_cluster *cluster, uint32_t node, uint32_t shard,

@@ -4,7 +4,7 @@
 
 #include "cql/proto.h"
 
-/* --- SELECT ----------------------------------------------------------------------------------------------------- */
+/* --- SELECT ----------------------------------------------------------------------------------- */
 
 static struct selector *parse_selector(struct parser *parser);
 
@@ -167,7 +167,7 @@ void node_parse_select(struct parser *parser, struct statement *statement)
     parse_select_tail(parser, statement);
 }
 
-/* --- WHERE and IF ------------------------------------------------------------------------------------------------ */
+/* --- WHERE and IF ----------------------------------------------------------------------------- */
 
 static bool parse_operator(struct parser *parser, enum relation_operator *op)
 {
@@ -290,7 +290,7 @@ static void parse_using(struct parser *parser, struct statement *statement)
     } while (node_parser_accept_word(parser, "AND"));
 }
 
-/* --- INSERT, UPDATE, DELETE --------------------------------------------------------------------------------------- */
+/* --- INSERT, UPDATE, DELETE ------------------------------------------------------------------- */
 
 static void parse_insert(struct parser *parser, struct statement *statement)
 {

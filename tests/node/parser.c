@@ -205,7 +205,7 @@ void node_parser_table_name(struct parser *parser, cqlring_bytes *keyspace, cqlr
     }
 }
 
-/* --- terms ---------------------------------------------------------------------------------------------------- */
+/* --- terms ------------------------------------------------------------------------------------ */
 
 static struct term *term_new(struct parser *parser, enum term_kind kind)
 {
@@ -399,7 +399,7 @@ struct term *node_parser_term(struct parser *parser)
     return term == NULL ? term_new(parser, TERM_NULL) : term;
 }
 
-/* --- types and options ------------------------------------------------------------------------------------------ */
+/* --- types and options ------------------------------------------------------------------------ */
 
 struct type_ast *node_parser_type(struct parser *parser)
 {

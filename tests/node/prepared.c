@@ -16,7 +16,7 @@ void node_hash128(cqlring_bytes bytes, uint8_t out[16])
 static const struct output extra = {.label = {"extra_column", 12},
                                     .type = &node_type_text}; /* of a fault */
 
-/* --- metadata ------------------------------------------------------------------------------------------------------------------ */
+/* --- metadata --------------------------------------------------------------------------------- */
 
 static void put_specs(const struct output *outputs, uint32_t count, uint8_t version,
                       struct out *out)
@@ -125,7 +125,7 @@ void node_prepared_encode(const struct node_prepared *prepared, const struct dia
         put_specs(&extra, 1, dialect->version, out);
 }
 
-/* --- the list -------------------------------------------------------------------------------------------------------------------- */
+/* --- the list --------------------------------------------------------------------------------- */
 
 static struct node_prepared **bucket_of(struct node_engine *engine, const uint8_t id[16])
 {

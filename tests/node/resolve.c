@@ -28,8 +28,7 @@ struct node_table *node_resolve_table(struct query *query, cqlring_bytes keyspac
     return table;
 }
 
-bool node_resolve_name(struct query *query, const struct node_table *table,
-                         struct name_list *name)
+bool node_resolve_name(struct query *query, const struct node_table *table, struct name_list *name)
 {
     name->column = node_column_find(table, name->name);
     return name->column != NULL ||
@@ -39,7 +38,7 @@ bool node_resolve_name(struct query *query, const struct node_table *table,
 }
 
 cqlring_bytes node_label_of(struct node_arena *arena, const char *before, cqlring_bytes name,
-                              const char *after)
+                            const char *after)
 {
     struct out out = {0};
     out_raw(&out, before, strlen(before));
@@ -157,7 +156,7 @@ bool node_resolve_relation(struct query *query, struct statement *root, struct s
     return true;
 }
 
-/* --- keys ------------------------------------------------------------------------------------------------------------- */
+/* --- keys ------------------------------------------------------------------------------------- */
 
 static bool is_slice(enum relation_operator op)
 {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* --- finding --------------------------------------------------------------------------------------------------------------- */
+/* --- finding ---------------------------------------------------------------------------------- */
 
 struct node_keyspace *node_keyspace_find(const struct node_engine *engine, cqlring_bytes name)
 {
@@ -63,7 +63,7 @@ static struct node_keyspace *own_keyspace(struct query *query, cqlring_bytes nam
     return keyspace;
 }
 
-/* --- what everybody is told -------------------------------------------------------------------------------------------------- */
+/* --- what everybody is told ------------------------------------------------------------------- */
 
 void node_schema_changed(struct query *query, const char *change, const char *target,
                          cqlring_bytes keyspace, cqlring_bytes name)
@@ -93,7 +93,7 @@ static bool nothing_to_do(struct query *query)
     return true;
 }
 
-/* --- keyspaces ------------------------------------------------------------------------------------------------------------- */
+/* --- keyspaces -------------------------------------------------------------------------------- */
 
 void node_replication_resolve(struct node_engine *engine, struct node_keyspace *keyspace)
 {
@@ -300,7 +300,7 @@ void node_keyspace_free(struct node_engine *engine, struct node_keyspace *keyspa
     node_arena_fini(&arena);
 }
 
-/* --- types ------------------------------------------------------------------------------------------------------------------ */
+/* --- types ------------------------------------------------------------------------------------ */
 
 static bool udt_add_field(struct query *query, struct node_keyspace *keyspace, struct node_udt *udt,
                           const struct column_ast *field)

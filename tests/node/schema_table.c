@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* --- columns ---------------------------------------------------------------------------------------------------------------- */
+/* --- columns ---------------------------------------------------------------------------------- */
 
 static uint16_t rank_of(const struct node_column *column)
 {
@@ -230,7 +230,7 @@ static bool apply_options(struct query *query, const struct statement *statement
     return true;
 }
 
-/* --- tables ------------------------------------------------------------------------------------------------------------------ */
+/* --- tables ----------------------------------------------------------------------------------- */
 
 static bool fill_table(struct query *query, const struct statement *statement,
                        struct node_table *table)
@@ -315,7 +315,7 @@ static bool drop_table(struct query *query, struct node_keyspace *keyspace,
     return true;
 }
 
-/* --- ALTER TABLE ------------------------------------------------------------------------------------------------------------- */
+/* --- ALTER TABLE ------------------------------------------------------------------------------ */
 
 static bool alter_add(struct query *query, struct node_table *table, const struct column_ast *ast,
                       bool if_not_exists)
@@ -416,7 +416,7 @@ static bool alter_table(struct query *query, const struct statement *statement,
     return true;
 }
 
-/* --- indexes: taken note of; queries that use them filter -------------------------------------------------------------------- */
+/* --- indexes: taken note of; queries that use them filter ------------------------------------- */
 
 static bool create_index(struct query *query, const struct statement *statement,
                          struct node_table *table)

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SELECT: partitions one after the other, rows of each in order, filters, limits, pages.
 
-   A page ends behind its last row; the paging state names that row (partition key, clustering key) and what the limits
-   have left, with the statement's hash and a checksum, so that a foreign, old or damaged one is refused. */
+   A page ends behind its last row; the paging state (paging.c) names that row and what the limits have left. */
 #include "tests/node/engine_private.h"
 
-#include "cql/segment.h"
 #include "cql/token.h"
 #include "tests/node/aggregate.h"
 
-enum { PAGING_MAGIC = 0x4E51, SELECT_BODY_MAX = 255 << 20 };
+enum { SELECT_BODY_MAX = 255 << 20 };
 
 struct select_run {
     struct query *query;
@@ -25,14 +23,14 @@ struct select_run {
     bool more;          /* the page is full and another row exists */
     size_t last_row_at; /* where the last row starts in the rows' buffer */
     struct aggregate *aggregate;
-    struct paging_point from; /* where the page begins */
-    struct paging_point last; /* its last row so far; where it began while there is none */
+    struct paging_point from;    /* where the page begins */
+    struct paging_point last;    /* its last row so far; where it began while there is none */
     struct value_list in_values; /* IN of the last restricted clustering column */
     uint16_t in_position;
     struct node_arena *outer; /* the query's, while rows use their own */
 };
 
-/* --- one row ------------------------------------------------------------------------------------------------------------------ */
+/* --- one row ---------------------------------------------------------------------------------- */
 
 static void put_writetime(struct select_run *run, const struct selector *selector)
 {
@@ -112,13 +110,21 @@ static bool take_row(struct select_run *run)
     --run->limit;
     --run->page_left;
     ++run->partition_given;
-    run->last_partition = run->view.partition;
-    run->last_row = run->view.row;
-    run->last_partition_given = run->partition_given;
+    const struct node_partition *partition = run->view.partition;
+    const struct node_row *row = run->view.row;
+    run->last = (struct paging_point){
+        .inside = true,
+        .token = partition->token,
+        .key = slice_of(partition->key, partition->key_size),
+        .has_row = row != NULL,
+        .row = row == NULL ? slice_of("", 0) : slice_of(row->key, row->key_size),
+        .limit = run->limit,
+        .given = run->partition_given,
+    };
     return true;
 }
 
-/* --- one partition ------------------------------------------------------------------------------------------------------------ */
+/* --- one partition ---------------------------------------------------------------------------- */
 
 static bool within(const struct select_run *run, const struct node_row *row, bool *beyond)
 {
@@ -175,7 +181,7 @@ static struct order_at first_row(const struct select_run *run,
         struct node_bound start = run->lower;
         if (resumed)
             start = (struct node_bound){
-                .key = run->resume_row, .parts = shape->clustering_count, .inclusive = false};
+                .key = run->from.row, .parts = shape->clustering_count, .inclusive = false};
         return node_row_seek(storage, partition, &start);
     }
     /* Backwards: the first row that is behind the upper bound, then one step back. */
@@ -183,7 +189,7 @@ static struct order_at first_row(const struct select_run *run,
     end.inclusive = !run->upper.inclusive && run->upper.parts > 0;
     if (resumed)
         end = (struct node_bound){
-            .key = run->resume_row, .parts = shape->clustering_count, .inclusive = true};
+            .key = run->from.row, .parts = shape->clustering_count, .inclusive = true};
     if (end.parts == 0)
         return (struct order_at){partition->rows.chunk_count, 0};
     return node_row_seek(storage, partition, &end);
@@ -228,15 +234,15 @@ static bool run_rows(struct select_run *run, const struct node_partition *partit
 /* false: the page is full, or failed. */
 static bool run_partition(struct select_run *run, const struct node_partition *partition)
 {
-    bool resumed = run->resume && partition->token == run->resume_token &&
-                   slice_equal(slice_of(partition->key, partition->key_size), run->resume_key);
+    bool resumed = run->from.inside && partition->token == run->from.token &&
+                   slice_equal(slice_of(partition->key, partition->key_size), run->from.key);
     if (!resumed)
         run->partition_given = 0;
     view_partition(run, partition);
     if (run->aggregate != NULL)
         node_aggregate_partition(run->aggregate);
     bool any = false;
-    if (resumed && (run->plan->statics_only || !run->resume_has_row ||
+    if (resumed && (run->plan->statics_only || !run->from.has_row ||
                     run->statement->table->shape.clustering_count == 0))
         return true;
     if (!run_rows(run, partition, resumed, &any))
@@ -252,7 +258,7 @@ static bool run_partition(struct select_run *run, const struct node_partition *p
     return true;
 }
 
-/* --- bounds ------------------------------------------------------------------------------------------------------------------- */
+/* --- bounds ----------------------------------------------------------------------------------- */
 
 /* Bounds over the clustering key from an = prefix and slices of the next component. */
 static bool make_bounds(struct select_run *run)
@@ -343,7 +349,7 @@ static bool token_value(struct query *query, const struct relation *relation, in
     return true;
 }
 
-/* --- which partitions ----------------------------------------------------------------------------------------------------------- */
+/* --- which partitions ------------------------------------------------------------------------- */
 
 static bool run_scan(struct select_run *run)
 {
@@ -369,8 +375,8 @@ static bool run_scan(struct select_run *run)
             high = INT64_MAX;
     }
     struct node_storage *storage = run->view.storage;
-    struct order_at at = run->resume
-                             ? node_partition_seek(storage, run->resume_token, run->resume_key)
+    struct order_at at = run->from.inside
+                             ? node_partition_seek(storage, run->from.token, run->from.key)
                              : node_partition_seek(storage, low, SLICE_NULL);
     for (;; at = node_order_next(&storage->by_token, at)) {
         const struct node_partition *partition = node_order_get(&storage->by_token, at);
@@ -390,10 +396,10 @@ static bool run_keys(struct select_run *run)
     run->query->arena = run->outer;
     struct node_arena rows = {0};
     bool fine = node_partition_keys(run->query, run->statement, &run->plan->key, &keys, &count);
-    bool reached = !run->resume;
+    bool reached = !run->from.inside;
     run->query->arena = &rows;
     for (uint32_t i = 0; fine && i < count; ++i) {
-        if (!reached && !slice_equal(keys[i], run->resume_key))
+        if (!reached && !slice_equal(keys[i], run->from.key))
             continue;
         reached = true;
         int64_t token = cqr_murmur3(keys[i].data, (uint32_t)keys[i].size);
@@ -424,7 +430,13 @@ static bool run_all(struct select_run *run)
     return fine;
 }
 
-/* --- the whole -------------------------------------------------------------------------------------------------------------------- */
+/* --- the whole -------------------------------------------------------------------------------- */
+
+static uint64_t statement_hash(const struct select_run *run)
+{
+    const struct node_table *table = run->statement->table;
+    return run->plan->hash ^ cqr_load_u64(table->id) ^ cqr_load_u64(table->id + 8);
+}
 
 static bool limit_value(struct query *query, const struct term *term, const char *what,
                         uint64_t *limit)
@@ -457,9 +469,14 @@ static bool start(struct select_run *run)
     run->page_left = UINT64_MAX;
     if (params != NULL && params->page_size > 0)
         run->page_left = (uint64_t)params->page_size + query->fault.page_extra;
-    if (params != NULL && params->paging_state.data != NULL &&
-        !paging_decode(run, params->paging_state))
-        return false;
+    if (params != NULL && params->paging_state.data != NULL) {
+        if (!node_paging_decode(query, statement_hash(run), params->paging_state, &run->from))
+            return false;
+        run->limit = run->from.limit;
+        run->partition_given = run->from.given;
+    }
+    run->last = run->from;
+    run->last.limit = run->limit;
     const struct node_table *table = run->statement->table;
     if (!table->is_system && !run->plan->key.partition_whole && query->engine->down_count > 0 &&
         !node_check_alive(query, table->keyspace, 0))
@@ -471,29 +488,6 @@ static bool start(struct select_run *run)
             "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the ORDER BY or the IN and sort client "
             "side, or disable paging for this query");
     return true;
-}
-
-/* Metadata and rows behind it. */
-static void put_result(struct select_run *run, const struct out *rows)
-{
-    struct query *query = run->query;
-    const struct node_prepared *prepared = query->prepared;
-    bool skip = query->params != NULL && query->params->skip_metadata;
-    const uint8_t *changed = NULL;
-    static const uint8_t unheard_of[16] = "changed metadata";
-    if (query->with_metadata_id && prepared != NULL && query->metadata_id.data != NULL &&
-        !slice_equal(query->metadata_id, slice_of(prepared->metadata_id, 16)))
-        changed = prepared->metadata_id;
-    if (query->fault.changed || query->fault.changed_bare)
-        changed = unheard_of;
-    if (changed != NULL)
-        skip = query->fault.changed_bare;
-    out_u32(query->body, RESULT_ROWS);
-    cqlring_bytes state = run->more ? paging_encode(run) : SLICE_NULL;
-    node_put_columns(query, run->statement->table, run->plan->outputs, run->plan->output_count,
-                     skip ? ROWS_NO_METADATA : 0, state, changed);
-    out_u32(query->body, run->count);
-    out_raw(query->body, rows->data, rows->size);
 }
 
 /* The last row's first cell becomes three bytes long. */
@@ -518,7 +512,7 @@ bool node_run_select(struct query *query, struct statement *statement)
     run.view = (struct row_view){.table = statement->table,
                                  .storage = node_storage_of(query, statement->table),
                                  .now = node_query_second(query)};
-    run.resume_key = run.resume_row = slice_of("", 0);
+    run.from.key = run.from.row = slice_of("", 0);
     if (!start(&run))
         return false;
     struct out *body = query->body;
@@ -538,7 +532,10 @@ bool node_run_select(struct query *query, struct statement *statement)
     if (fine) {
         if (query->fault.bad_cell && run.count > 0)
             spoil_cell(&run, &rows);
-        put_result(&run, &rows);
+        cqlring_bytes state = SLICE_NULL;
+        if (run.more)
+            state = node_paging_encode(run.outer, statement_hash(&run), query->version, &run.last);
+        node_put_rows(query, statement, state, run.count, &rows);
         query->rows = run.count;
         query->engine->rows_read += run.count;
     }
@@ -546,50 +543,4 @@ bool node_run_select(struct query *query, struct statement *statement)
         node_aggregate_fini(&aggregate);
     node_out_fini(&rows);
     return fine;
-}
-
-static void put_made_up(struct out *out, const struct node_type *type, uint32_t cell_size)
-{
-    uint32_t size = node_type_fixed_size(type);
-    switch (type->kind) {
-    case TYPE_TEXT:
-    case TYPE_ASCII:
-    case TYPE_BLOB: size = cell_size; break;
-    case TYPE_DATE: size = 4; break;
-    case TYPE_TIME:
-    case TYPE_COUNTER: size = 8; break;
-    case TYPE_SMALLINT: size = 2; break;
-    case TYPE_TINYINT: size = 1; break;
-    default: break;
-    }
-    if (size == 0) {
-        out_u32(out, (uint32_t)CQLRING_NULL);
-        return;
-    }
-    out_u32(out, size);
-    memset(out_room(out, size),
-           type->kind == TYPE_TEXT || type->kind == TYPE_ASCII || type->kind == TYPE_BLOB ? 'x' : 0,
-           size);
-}
-
-bool node_run_made_up(struct query *query, struct statement *statement, uint32_t rows,
-                      uint32_t cell_size)
-{
-    if (!node_check_values(query, statement))
-        return false;
-    node_find_token(query, statement);
-    struct select_run run = {.query = query,
-                             .statement = statement,
-                             .plan = statement->plan,
-                             .outer = query->arena,
-                             .count = rows};
-    struct out out = {0};
-    for (uint32_t i = 0; i < rows; ++i) {
-        for (uint32_t j = 0; j < run.plan->output_count; ++j)
-            put_made_up(&out, run.plan->outputs[j].type, cell_size);
-    }
-    put_result(&run, &out);
-    node_out_fini(&out);
-    query->rows = rows;
-    return true;
 }

@@ -69,7 +69,7 @@ static int64_t steady_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* --- listeners ------------------------------------------------------------------------------------------------------------------- */
+/* --- listeners -------------------------------------------------------------------------------- */
 
 static int listen_at(const struct node_member *member, uint16_t port, uint16_t *bound)
 {
@@ -177,7 +177,7 @@ static void settle_listeners(struct node_server *server, int64_t now)
     }
 }
 
-/* --- connections ------------------------------------------------------------------------------------------------------------------ */
+/* --- connections ------------------------------------------------------------------------------ */
 
 static void connection_close(struct node_server *server, struct connection *connection)
 {
@@ -309,7 +309,7 @@ static bool settle(struct node_server *server, struct connection *connection)
     return true;
 }
 
-/* --- the turn ------------------------------------------------------------------------------------------------------------------------- */
+/* --- the turn --------------------------------------------------------------------------------- */
 
 static void handle_events(struct node_server *server, const struct epoll_event *events, int count)
 {
@@ -412,7 +412,7 @@ static void *server_main(void *context)
     return NULL;
 }
 
-/* --- life -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static void server_free(struct node_server *server)
 {

@@ -20,7 +20,7 @@ static bool knows(const struct node_conn *conn, const struct node_prepared *prep
     return prepared != NULL && (prepared->nodes >> conn->node & 1) != 0;
 }
 
-/* --- values ------------------------------------------------------------------------------------------------------------------ */
+/* --- values ----------------------------------------------------------------------------------- */
 
 static bool read_values(struct node_cluster *cluster, uint32_t from, uint16_t count,
                         cqlring_bytes raw)
@@ -74,7 +74,7 @@ static bool bind(struct node_conn *conn, struct work *work, const struct request
            node_query_fail(&work->query, ERROR_PROTOCOL, "The values are cut short");
 }
 
-/* --- counting ----------------------------------------------------------------------------------------------------------------- */
+/* --- counting --------------------------------------------------------------------------------- */
 
 static void count_routing(struct node_conn *conn, struct work *work)
 {
@@ -96,7 +96,7 @@ static void count_routing(struct node_conn *conn, struct work *work)
     work->seen.is_replica = hit;
 }
 
-/* --- running ------------------------------------------------------------------------------------------------------------------ */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static bool unprepared(struct work *work, struct node_conn *conn, cqlring_bytes id)
 {
@@ -167,7 +167,7 @@ static bool run_batch(struct node_conn *conn, struct work *work, const struct re
     return node_run_batch(query, request->batch_kind, parts, count);
 }
 
-/* --- prefixes and errors ------------------------------------------------------------------------------------------------------ */
+/* --- prefixes and errors ---------------------------------------------------------------------- */
 
 /* A session row and two events, as the tracing tables show them. */
 static void write_trace(struct node_conn *conn, const struct work *work, const uint8_t id[16])
@@ -271,7 +271,8 @@ void node_reply_planned_error(struct node_conn *conn, const struct hand *hand,
 {
     static const struct work none = {0};
     (void)node_reply_begin(conn, OPCODE_ERROR, 0, hand->stream);
-    conn->reply.data[1] = put_prefixes(conn, hand, &none);
+    uint8_t flags = put_prefixes(conn, hand, &none); /* may move the data */
+    conn->reply.data[1] = flags;
     node_put_error(&conn->reply, &conn->dialect, plan, consistency, hand->request.id);
     node_reply_end(conn);
     ++conn_counters(conn)->errors;
@@ -280,7 +281,7 @@ void node_reply_planned_error(struct node_conn *conn, const struct hand *hand,
     node_conn_deliver(conn, &rest);
 }
 
-/* --- the whole ----------------------------------------------------------------------------------------------------------------- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 /* What a fault changes before the statement runs. false: it does not run. */
 static bool apply_fault(struct node_conn *conn, struct work *work, const struct hand *hand)
@@ -368,7 +369,8 @@ static void run_and_reply(struct node_conn *conn, struct hand *hand, struct work
     const struct fault *fault = hand->strike.fault;
     bool run = apply_fault(conn, work, hand);
     (void)node_reply_begin(conn, OPCODE_RESULT, 0, hand->stream);
-    conn->reply.data[1] = put_prefixes(conn, hand, work);
+    uint8_t flags = put_prefixes(conn, hand, work); /* may move the data */
+    conn->reply.data[1] = flags;
     size_t from = conn->reply.size;
     bool fine = true;
     if (run) {

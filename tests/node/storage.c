@@ -72,7 +72,7 @@ void node_storage_clear(struct node_storage *storage)
     node_storage_init(storage, storage->shape);
 }
 
-/* --- partitions ----------------------------------------------------------------------------------------------------- */
+/* --- partitions ------------------------------------------------------------------------------- */
 
 static uint32_t hash_of(cqlring_bytes key, int64_t token)
 {
@@ -168,7 +168,7 @@ struct node_partition *node_partition_make(struct node_storage *storage, cqlring
     return partition;
 }
 
-/* --- rows ----------------------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 cqlring_bytes node_key_part(cqlring_bytes key, uint32_t index)
 {
@@ -348,7 +348,7 @@ void node_storage_drop_slot(struct node_storage *storage, bool is_static, uint16
     }
 }
 
-/* --- deleting ------------------------------------------------------------------------------------------------------- */
+/* --- deleting --------------------------------------------------------------------------------- */
 
 void node_delete_row(struct node_storage *storage, struct node_row *row, int64_t deleted_at)
 {

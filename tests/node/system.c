@@ -120,7 +120,7 @@ static void put_uuid(struct out *out, const uint8_t id[16])
         node_out_printf(out, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
 }
 
-/* --- schema ---------------------------------------------------------------------------------------------------------------------- */
+/* --- schema ----------------------------------------------------------------------------------- */
 
 void node_system_write_keyspace(struct node_engine *engine, struct node_keyspace *keyspace,
                                 int64_t now_us)
@@ -294,7 +294,7 @@ void node_system_erase(struct node_engine *engine, cqlring_bytes keyspace, cqlri
     }
 }
 
-/* --- members ------------------------------------------------------------------------------------------------------------------------ */
+/* --- members ---------------------------------------------------------------------------------- */
 
 static void put_tokens(struct out *out, const struct node_member *member)
 {

@@ -247,7 +247,7 @@ bool node_check_values(struct query *query, const struct statement *root)
     return true;
 }
 
-/* --- resolving ------------------------------------------------------------------------------------------------------- */
+/* --- resolving -------------------------------------------------------------------------------- */
 
 static bool is_constant(const struct term *term)
 {

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* --- elements ----------------------------------------------------------------------------------------------------- */
+/* --- elements --------------------------------------------------------------------------------- */
 
 void node_elements(cqlring_bytes value, struct element_cursor *cursor)
 {
@@ -73,7 +73,7 @@ bool node_get_vint(struct reader *reader, uint64_t *value)
     return !reader->failed;
 }
 
-/* --- checks ------------------------------------------------------------------------------------------------------- */
+/* --- checks ----------------------------------------------------------------------------------- */
 
 static bool is_utf8(cqlring_bytes text)
 {
@@ -233,7 +233,7 @@ const char *node_value_check(const struct node_type *type, cqlring_bytes value)
     return NULL;
 }
 
-/* --- order -------------------------------------------------------------------------------------------------------- */
+/* --- order ------------------------------------------------------------------------------------ */
 
 static int compare_bytes(cqlring_bytes a, cqlring_bytes b)
 {
@@ -474,7 +474,7 @@ int node_value_compare(const struct node_type *type, cqlring_bytes a, cqlring_by
     }
 }
 
-/* --- normal form ---------------------------------------------------------------------------------------------------- */
+/* --- normal form ------------------------------------------------------------------------------ */
 
 static bool holds_sorted(const struct node_type *type)
 {

@@ -13,7 +13,7 @@ int64_t rings_now_us(void)
 
 int64_t rings_end_us(void)
 {
-    return rings_now_us() + (getenv("CQLRING_LONG") != NULL ? 8000000 : 500000);
+    return rings_now_us() + (getenv("CQLRING_LONG") != NULL ? 6000000 : 500000);
 }
 
 uint64_t rings_random(uint64_t *seed)

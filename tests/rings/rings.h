@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 int64_t rings_now_us(void);
-int64_t rings_end_us(void);            /* from now: half a second, or eight with CQLRING_LONG=1 */
+int64_t rings_end_us(void);            /* from now: half a second, or six with CQLRING_LONG=1 */
 uint64_t rings_random(uint64_t *seed); /* seed not 0 */
 int rings_run(Suite *suite);           /* main's result */
 

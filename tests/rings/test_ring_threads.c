@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One producer and one consumer on the completion ring, each at its own pace: every entry arrives once, in order, with
-   what was written beside it. Bounded by time; CQLRING_LONG=1 makes it ten seconds. */
+   what was written beside it. Bounded by time; CQLRING_LONG=1 makes it longer. */
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>

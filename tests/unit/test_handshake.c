@@ -1,154 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "cql/handshake.h"
-#include "cql/request.h"
-#include "serialize/buf.h"
-
-static cqlring_bytes text(const char *string)
-{
-    return (cqlring_bytes){.data = string, .size = (int32_t)strlen(string)};
-}
-
-static struct handshake handshake;
-static struct handshake_config config;
-static struct writer sent; /* by us, one request at a time */
-static uint8_t sent_room[2048];
-static struct writer reply; /* the server's body */
-static uint8_t reply_room[4096];
-static struct request request; /* what was sent, taken apart */
-
-static void setup(void)
-{
-    config = (struct handshake_config){
-        .version = PROTO_V5,
-        .version_min = PROTO_V4,
-        .driver_name = "cqlring",
-        .driver_version = "1",
-    };
-    cqr_writer_init(&sent, sent_room, sizeof sent_room);
-    cqr_writer_init(&reply, reply_room, sizeof reply_room);
-}
-
-/* Exactly one whole request, on stream 0 and of our version, stands in the writer. */
-static void take_sent(uint8_t opcode)
-{
-    struct frame_header header;
-    ck_assert(!sent.failed);
-    ck_assert_int_eq(cqr_frame_cut(sent.data, sent.size, PROTO_BODY_MAX, &header), FRAME_WHOLE);
-    ck_assert_uint_eq(PROTO_HEADER_SIZE + header.body_size, sent.size);
-    ck_assert_uint_eq(header.opcode, opcode);
-    ck_assert_int_eq(header.stream, 0);
-    ck_assert_uint_eq(header.version, config.version);
-    ck_assert_uint_eq(header.flags & FLAG_COMPRESSED, 0); /* CP-05 */
-    cqlring_bytes body = {sent.data + PROTO_HEADER_SIZE, (int32_t)header.body_size};
-    ck_assert_int_eq(cqr_decode_request(&handshake.dialect, opcode, header.flags, body, &request),
-                     CQLRING_OK);
-    sent.size = 0;
-}
-
-static void start(void)
-{
-    cqr_handshake_start(&handshake, &config, &sent);
-    ck_assert_int_eq(handshake.state, HANDSHAKE_AWAIT_SUPPORTED);
-    take_sent(OPCODE_OPTIONS);
-}
-
-/* Hand over the reply as it stands, copied to memory of exactly its size. */
-static enum handshake_decision answer_in(uint8_t version, uint8_t opcode)
-{
-    ck_assert(!reply.failed);
-    uint8_t *body = malloc(reply.size + (reply.size == 0));
-    ck_assert_ptr_nonnull(body);
-    memcpy(body, reply.data, reply.size);
-    enum handshake_decision decision = cqr_handshake_reply(
-        &handshake, version, 0, opcode, (cqlring_bytes){body, (int32_t)reply.size}, &sent);
-    free(body);
-    reply.size = 0;
-    return decision;
-}
-
-static enum handshake_decision answer(uint8_t opcode)
-{
-    return answer_in(config.version, opcode);
-}
-
-static enum handshake_decision answer_error(uint8_t version, uint32_t code, const char *message)
-{
-    cqr_put_u32(&reply, code);
-    cqr_put_string(&reply, text(message));
-    return answer_in(version, OPCODE_ERROR);
-}
-
-struct option {
-    const char *key;
-    const char *values[6];
-};
-
-static enum handshake_decision answer_supported(const struct option *options, size_t count)
-{
-    cqr_put_u16(&reply, (uint16_t)count);
-    for (size_t i = 0; i < count; ++i) {
-        uint16_t value_count = 0;
-        while (value_count < 6 && options[i].values[value_count] != NULL)
-            ++value_count;
-        cqr_put_string(&reply, text(options[i].key));
-        cqr_put_u16(&reply, value_count);
-        for (uint16_t j = 0; j < value_count; ++j)
-            cqr_put_string(&reply, text(options[i].values[j]));
-    }
-    return answer(OPCODE_SUPPORTED);
-}
-
-#define SUPPORTED(...)                                     \
-    answer_supported((const struct option[]){__VA_ARGS__}, \
-                     sizeof((const struct option[]){__VA_ARGS__}) / sizeof(struct option))
-
-static enum handshake_decision answer_plain_supported(void)
-{
-    return SUPPORTED({"CQL_VERSION", {"3.4.5"}}, {"COMPRESSION", {"snappy", "lz4"}});
-}
-
-/* The value of an option of STARTUP; NULL when it was not sent. */
-static const char *startup_option(const char *key)
-{
-    static char value[256];
-    cqlring_bytes map = request.map, name, found;
-    const char *result = NULL;
-    for (uint16_t i = 0; i < request.map_count; ++i) {
-        ck_assert_int_eq(cqr_next_string(&map, &name), CQLRING_OK);
-        ck_assert_int_eq(cqr_next_string(&map, &found), CQLRING_OK);
-        if (name.size != (int32_t)strlen(key) || memcmp(name.data, key, strlen(key)) != 0)
-            continue;
-        ck_assert_ptr_null(result); /* no key twice */
-        ck_assert_int_lt(found.size, (int32_t)sizeof value);
-        memcpy(value, found.data, (size_t)found.size);
-        value[found.size] = '\0';
-        result = value;
-    }
-    return result;
-}
-
-static void check_option(const char *key, const char *value)
-{
-    const char *got = startup_option(key);
-    if (value == NULL) {
-        ck_assert_ptr_null(got);
-    } else {
-        ck_assert_ptr_nonnull(got);
-        ck_assert_str_eq(got, value);
-    }
-}
-
-static void check_failed(cqlring_status status, const char *part)
-{
-    ck_assert_int_eq(handshake.state, HANDSHAKE_FAILED);
-    ck_assert_int_eq(handshake.status, status);
-    ck_assert_msg(strstr(handshake.message, part) != NULL, "\"%s\" is not in \"%s\"", part,
-                  handshake.message);
-}
+#include "tests/unit/handshake_script.h"
 
 /* --- the usual way ---------------------------------------------------------------------------- */
 
@@ -369,51 +220,6 @@ START_TEST(other_errors_do_not_lower_the_version)
 }
 END_TEST
 
-/* --- compression ------------------------------------------------------------------------------ */
-
-/* CP-06: what the server has, what the version has, what is required; none means none. */
-START_TEST(cp_06_compression_is_what_is_asked_for_where_it_exists)
-{
-    static const struct {
-        uint8_t version;
-        enum compression wanted;
-        bool required;
-        const char *offered[2];
-        const char *chosen; /* NULL: none; "": an error */
-    } cases[] = {
-        {4, COMPRESSION_NONE, false, {"lz4", "snappy"}, NULL},
-        {4, COMPRESSION_LZ4, false, {"lz4", "snappy"}, "lz4"},
-        {4, COMPRESSION_LZ4, false, {"LZ4"}, "lz4"},
-        {4, COMPRESSION_SNAPPY, false, {"lz4", "snappy"}, "snappy"},
-        {4, COMPRESSION_LZ4, false, {"snappy"}, NULL},
-        {4, COMPRESSION_LZ4, true, {"snappy"}, ""},
-        {5, COMPRESSION_LZ4, true, {"snappy", "lz4"}, "lz4"},
-        {5, COMPRESSION_SNAPPY, false, {"snappy", "lz4"}, NULL},
-        {5, COMPRESSION_SNAPPY, true, {"snappy", "lz4"}, ""},
-        {5, COMPRESSION_LZ4, false, {NULL}, NULL},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
-        config.version = cases[i].version;
-        config.compression = cases[i].wanted;
-        config.compression_required = cases[i].required;
-        sent.size = 0;
-        start();
-        struct option option = {"COMPRESSION", {cases[i].offered[0], cases[i].offered[1]}};
-        enum handshake_decision decision = answer_supported(&option, 1);
-        if (cases[i].chosen != NULL && cases[i].chosen[0] == '\0') {
-            ck_assert_int_eq(decision, HANDSHAKE_ERROR);
-            check_failed(CQLRING_INVALID, "compression");
-            continue;
-        }
-        ck_assert_int_eq(decision, HANDSHAKE_SEND);
-        take_sent(OPCODE_STARTUP);
-        check_option("COMPRESSION", cases[i].chosen);
-        ck_assert_int_eq(handshake.compression,
-                         cases[i].chosen == NULL ? COMPRESSION_NONE : cases[i].wanted);
-    }
-}
-END_TEST
-
 /* --- authentication --------------------------------------------------------------------------- */
 
 /* AU-06: credentials that nobody asks for; an authenticator that nobody knows; several rounds, each
@@ -551,110 +357,6 @@ START_TEST(requests_that_do_not_fit_are_an_error_not_half_a_request)
 }
 END_TEST
 
-/* --- Scylla ----------------------------------------------------------------------------------- */
-
-#define SHARDING                                                                                   \
-    {"scylla_SHARD", {"3"}}, {"SCYLLA_NR_SHARDS", {"12"}}, {"SCYLLA_SHARDING_IGNORE_MSB", {"12"}}, \
-        {"SCYLLA_SHARDING_ALGORITHM", {"biased-token-round-robin"}},                               \
-        {"SCYLLA_PARTITIONER", {"org.apache.cassandra.dht.Murmur3Partitioner"}},                   \
-        {"SCYLLA_SHARD_AWARE_PORT", {"19042"}},                                                    \
-    {                                                                                              \
-        "Scylla_Shard_Aware_Port_SSL",                                                             \
-        {                                                                                          \
-            "19142"                                                                                \
-        }                                                                                          \
-    }
-
-START_TEST(sharding_and_extensions_of_scylla_are_taken)
-{
-    config.version = PROTO_V4;
-    config.scylla_metadata_id = true;
-    start();
-    ck_assert_int_eq(
-        SUPPORTED(SHARDING,
-                  {"SCYLLA_LWT_ADD_METADATA_MARK", {"LWT_OPTIMIZATION_META_BIT_MASK=2147483648"}},
-                  {"SCYLLA_RATE_LIMIT_ERROR", {"ERROR_CODE=61440"}}, {"TABLETS_ROUTING_V1", {NULL}},
-                  {"SCYLLA_USE_METADATA_ID", {NULL}},
-                  {"SCYLLA_FAILURE_REASON_MAP", {"REASON_ABORTED=61443"}}),
-        HANDSHAKE_SEND);
-    take_sent(OPCODE_STARTUP);
-    ck_assert_uint_eq(handshake.shard.shard, 3);
-    ck_assert_uint_eq(handshake.shard.shard_count, 12);
-    ck_assert_uint_eq(handshake.shard.ignore_msb, 12);
-    ck_assert_uint_eq(handshake.shard.shard_aware_port, 19042);
-    ck_assert_uint_eq(handshake.shard.shard_aware_port_tls, 19142);
-    ck_assert_uint_eq(handshake.dialect.extensions, EXT_METADATA_ID | EXT_TABLETS_V1 |
-                                                        EXT_LWT_MARK | EXT_RATE_LIMIT |
-                                                        EXT_FAILURE_MAP);
-    ck_assert_uint_eq(handshake.dialect.lwt_mask, 0x80000000);
-    ck_assert_int_eq(handshake.dialect.rate_limit_code, 61440);
-    check_option("SCYLLA_LWT_ADD_METADATA_MARK", "LWT_OPTIMIZATION_META_BIT_MASK=2147483648");
-    check_option("SCYLLA_RATE_LIMIT_ERROR", "");
-    check_option("TABLETS_ROUTING_V1", "");
-    check_option("SCYLLA_USE_METADATA_ID", "");
-    check_option("SCYLLA_FAILURE_REASON_MAP", "");
-    check_option("SCYLLA_SHARD", NULL);
-    check_option("SCYLLA_NR_SHARDS", NULL);
-}
-END_TEST
-
-START_TEST(extensions_are_asked_for_only_where_offered_and_sensible)
-{
-    config.version = PROTO_V4;
-    start();
-    ck_assert_int_eq(
-        SUPPORTED({"SCYLLA_LWT_ADD_METADATA_MARK", {"LWT_OPTIMIZATION_META_BIT_MASK=0"}},
-                  {"SCYLLA_RATE_LIMIT_ERROR", {"ERROR_CODE=x"}}, {"TABLETS_ROUTING_V1", {NULL}},
-                  {"TABLETS_ROUTING_V2_EXPERIMENTAL", {NULL}}, {"SCYLLA_USE_METADATA_ID", {NULL}}),
-        HANDSHAKE_SEND);
-    take_sent(OPCODE_STARTUP);
-    ck_assert_uint_eq(handshake.dialect.extensions, EXT_TABLETS_V2);
-    check_option("SCYLLA_LWT_ADD_METADATA_MARK", NULL);
-    check_option("SCYLLA_RATE_LIMIT_ERROR", NULL);
-    check_option("TABLETS_ROUTING_V1", NULL); /* v2 instead of v1 */
-    check_option("TABLETS_ROUTING_V2_EXPERIMENTAL", "");
-    check_option("SCYLLA_USE_METADATA_ID", NULL); /* not wanted */
-    check_option("SCYLLA_FAILURE_REASON_MAP", NULL);
-}
-END_TEST
-
-/* SH-04 and the sanity rules: what makes no sense counts as not sharded. */
-START_TEST(sh_04_sharding_without_sense_counts_as_none)
-{
-    static const struct option good[] = {SHARDING};
-    enum { COUNT = sizeof good / sizeof good[0] };
-    static const struct {
-        size_t index;
-        const char *value;
-    } bad[] = {{0, "12"},          {0, "9999999999999999999"},
-               {0, "-1"},          {0, ""},
-               {0, "3 "},          {1, "0"},
-               {1, "3"},           {1, "65536"},
-               {2, "64"},          {2, "x"},
-               {3, "round-robin"}, {4, "org.apache.cassandra.dht.RandomPartitioner"}};
-    config.version = PROTO_V4;
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
-        struct option options[COUNT];
-        memcpy(options, good, sizeof good);
-        options[bad[i].index].values[0] = bad[i].value;
-        sent.size = 0;
-        start();
-        ck_assert_int_eq(answer_supported(options, COUNT), HANDSHAKE_SEND);
-        ck_assert_uint_eq(handshake.shard.shard_count, 0);
-        ck_assert_uint_eq(handshake.shard.shard_aware_port, 0);
-    }
-    for (size_t missing = 0; missing < 5; ++missing) {
-        struct option options[COUNT];
-        memcpy(options, good, sizeof good);
-        options[missing] = options[COUNT - 1];
-        sent.size = 0;
-        start();
-        ck_assert_int_eq(answer_supported(options, COUNT - 1), HANDSHAKE_SEND);
-        ck_assert_uint_eq(handshake.shard.shard_count, 0);
-    }
-}
-END_TEST
-
 /* --- what no server should send --------------------------------------------------------------- */
 
 /* FR-10: any opcode in any state: an answer, an error, never a crash or a step that was not asked
@@ -750,7 +452,7 @@ int main(void)
 {
     Suite *suite = suite_create("handshake");
     TCase *tcase = tcase_create("handshake");
-    tcase_add_checked_fixture(tcase, setup, NULL);
+    tcase_add_checked_fixture(tcase, script_setup, NULL);
     tcase_add_test(tcase, connection_without_extras_is_ready_after_startup);
     tcase_add_test(tcase, control_connection_with_auth_and_keyspace_goes_every_step);
     tcase_add_test(tcase, v5_is_framed_from_the_answer_to_startup_on);
@@ -760,7 +462,6 @@ int main(void)
     tcase_add_test(tcase, listed_versions_choose_the_best_that_is_not_beta);
     tcase_add_test(tcase, answer_in_another_version_is_a_lower_version_or_an_error);
     tcase_add_test(tcase, other_errors_do_not_lower_the_version);
-    tcase_add_test(tcase, cp_06_compression_is_what_is_asked_for_where_it_exists);
     tcase_add_test(tcase, au_06_each_challenge_is_answered);
     tcase_add_test(tcase, refused_credentials_are_an_auth_error_with_the_servers_words);
     tcase_add_test(tcase, au_03_plain_token_takes_any_text_but_nul);
@@ -768,9 +469,6 @@ int main(void)
     tcase_add_test(tcase, refused_keyspace_is_named_in_the_error);
     tcase_add_test(tcase, keyspace_name_too_long_for_any_server_is_refused_here);
     tcase_add_test(tcase, requests_that_do_not_fit_are_an_error_not_half_a_request);
-    tcase_add_test(tcase, sharding_and_extensions_of_scylla_are_taken);
-    tcase_add_test(tcase, extensions_are_asked_for_only_where_offered_and_sensible);
-    tcase_add_test(tcase, sh_04_sharding_without_sense_counts_as_none);
     tcase_add_test(tcase, fr_10_unexpected_answers_are_protocol_errors);
     tcase_add_test(tcase, answers_cut_short_are_protocol_errors);
     tcase_add_test(tcase, long_and_odd_server_texts_are_cut_at_a_character_and_made_printable);

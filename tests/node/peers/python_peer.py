@@ -81,7 +81,7 @@ def new_cluster(**changes):
     settings = dict(
         contact_points=[options.host], port=options.port, protocol_version=options.version,
         compression="lz4" if options.compression == "lz4" else False, ssl_context=tls,
-        connect_timeout=15, control_connection_timeout=15, idle_heartbeat_interval=0,
+        connect_timeout=15, control_connection_timeout=15, idle_heartbeat_interval=0, schema_event_refresh_window=0.1,
         execution_profiles={EXEC_PROFILE_DEFAULT: ExecutionProfile(
             load_balancing_policy=default_lbp_factory(), consistency_level=ConsistencyLevel.ONE, request_timeout=30)})
     if options.auth:
@@ -762,6 +762,7 @@ def main():
     parser.add_argument("--only", help="report only cases with this text in their names (all are run)")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
+    sys.setswitchinterval(0.0005)  # the driver's event loop is a thread of its own: it shall not wait 5 ms for its turn
 
     cluster = new_cluster()
     dicts = ExecutionProfile(row_factory=dict_factory, request_timeout=30)
