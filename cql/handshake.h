@@ -29,7 +29,7 @@ enum handshake_state {
 enum handshake_decision {
     HANDSHAKE_SEND,      /* send what was written */
     HANDSHAKE_ASK_AUTH,  /* the server wants a token: authenticator and challenge are set */
-    HANDSHAKE_DOWNGRADE, /* the version is refused: close, open a new connection with version_next (0: none left) */
+    HANDSHAKE_DOWNGRADE, /* the version is refused: close, open a new connection with version_next (none left: ERROR) */
     HANDSHAKE_READY,     /* nothing more to send; the connection may carry requests */
     HANDSHAKE_ERROR      /* status and message tell why */
 };

@@ -44,6 +44,7 @@ static void cluster_free(struct cqlring_cluster *cluster)
         pthread_mutex_unlock(&runtime->lock);
     }
     cqr_control_free(cluster->control);
+    cqr_mem_free(atomic_load_explicit(&cluster->spare, memory_order_acquire));
     cqr_topology_release(cluster->topology);
     for (uint32_t i = 0; i < cluster->node_count; i++)
         cqr_mem_free(cluster->nodes[i]);
@@ -97,9 +98,11 @@ static void session_closed(void *context)
         close_end(close);
 }
 
-static cqlring_status cluster_close(struct cqlring_cluster *cluster, int64_t drain_us, cqlring_future *future)
+cqlring_status cqr_cluster_close(struct cqlring_cluster *cluster, int64_t drain_us, cqlring_future *future)
 {
     struct cluster_close *close = cqr_mem_zalloc(sizeof *close);
+    if (close == NULL)
+        close = atomic_exchange_explicit(&cluster->spare, NULL, memory_order_acq_rel);
     if (close == NULL)
         return CQLRING_NO_MEMORY;
     close->cluster = cqr_cluster_retain(cluster);
@@ -152,7 +155,7 @@ cqlring_status cqlring_cluster_close(cqlring_cluster *cluster, int64_t drain_us,
         *future = own;
     else
         cqlring_future_release(own);
-    if (cluster_close(cluster, drain_us, own) != CQLRING_OK) {
+    if (cqr_cluster_close(cluster, drain_us, own) != CQLRING_OK) {
         cqlring_future_release(own);
         if (future != NULL) {
             cqlring_future_release(own);
@@ -171,7 +174,7 @@ void cqlring_cluster_release(cqlring_cluster *cluster)
         return;
     if (atomic_load_explicit(&cluster->state, memory_order_acquire) < HANDLE_CLOSING && cluster->control != NULL) {
         atomic_fetch_add_explicit(&cluster->references, 1, memory_order_relaxed);
-        if (cluster_close(cluster, 0, NULL) == CQLRING_OK) {
+        if (cqr_cluster_close(cluster, 0, NULL) == CQLRING_OK) {
             cqlring_cluster_release(cluster); /* the close has its own */
             return;
         }
@@ -310,7 +313,7 @@ void cqr_cluster_opened(struct cqlring_cluster *cluster, struct failure *failure
     }
     future->status = failure->error.status;
     future->error = &failure->error;
-    cluster_close(cluster, 0, NULL);
+    cqr_cluster_close(cluster, 0, NULL);
     cqlring_cluster_release(cluster);
     cqr_future_complete(future);
 }
@@ -332,13 +335,16 @@ cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_clus
     }
     struct cqlring_cluster *cluster = cqr_mem_zalloc(sizeof *cluster);
     struct opening *opening = cqr_mem_zalloc(sizeof *opening);
-    if (cluster == NULL || opening == NULL) {
+    struct cluster_close *spare = cqr_mem_zalloc(sizeof *spare);
+    if (cluster == NULL || opening == NULL || spare == NULL) {
         cqr_mem_free(cluster);
+        cqr_mem_free(spare);
         cqr_mem_free(opening);
         cqr_runtime_release(core);
         return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_cluster_open: out of memory");
     }
     cluster->runtime = core;
+    atomic_init(&cluster->spare, spare);
     atomic_init(&cluster->references, 1);
     cluster->fork_generation = cqr_fork_generation();
     pthread_mutex_init(&cluster->lock, NULL);
@@ -377,6 +383,8 @@ cqlring_status cqlring_cluster_open_sync(cqlring_runtime *runtime, const cqlring
     cqlring_future *future = NULL;
     if (cluster == NULL)
         return cqr_error(error, CQLRING_INVALID, "cqlring_cluster_open_sync: cluster must be given");
+    if (cqr_on_library_thread())
+        return cqr_error(error, CQLRING_INVALID, "cqlring_cluster_open_sync: a callback must not wait; use cqlring_cluster_open");
     cqlring_status status = cqlring_cluster_open(runtime, options, &future, error);
     if (status != CQLRING_OK)
         return status;

@@ -85,6 +85,7 @@ struct conn_writer {
     bool dirty;                      /* in the lane's flush list */
     bool suspect;
     bool probing;                    /* an OPTIONS of ours is under way */
+    bool replaced;                   /* we gave it up ourselves though the node is well: another one at once */
     bool shut;                       /* shutdown was called, because of */
     cqlring_status shut_status;
     char shut_text[200];

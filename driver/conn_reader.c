@@ -291,7 +291,12 @@ static void frame_take(struct conn *conn, struct block *block, uint32_t offset, 
     const uint8_t *body = block->data + offset;
     cqr_count(&lane->reactor_stats.replies, 1);
     if (conn->reader.state == READER_STARTUP) {
-        startup_reply(conn, header, body);
+        if (header->stream > 0) /* all of startup is asked on stream 0 */
+            cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s answered on stream %d during startup", conn->text, header->stream);
+        else if (header->stream < 0 && header->opcode == OPCODE_EVENT)
+            event_chain(conn, block, offset, header); /* registered already, and quicker than the answer to that */
+        else
+            startup_reply(conn, header, body);
         return;
     }
     if (!header->response || header->version != conn->dialect.version) {

@@ -197,7 +197,7 @@ static bool seal_compressed_frames(struct conn *conn, const uint8_t *data, uint3
     if (block == NULL)
         return false;
     while (size > 0) {
-        struct frame_header header;
+        struct frame_header header = {0};
         enum frame_cut cut = cqr_frame_cut(data, size, UINT32_MAX - 64, &header);
         assert(cut == FRAME_WHOLE);
         (void)cut;

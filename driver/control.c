@@ -468,6 +468,8 @@ static void resolved_run(struct lane *lane, struct lane_message *message)
 static void resolved(struct resolution *resolution, void *context)
 {
     struct control *control = context;
+    /* the lane is touched until the post has returned; by then the message may have run, and everything be closed */
+    struct runtime_core *runtime = cqr_runtime_retain(control->cluster->runtime);
     control->resolution = *resolution;
     control->resolved.run = resolved_run;
     if (!cqr_lane_post(control->lane, &control->resolved)) {
@@ -475,6 +477,7 @@ static void resolved(struct resolution *resolution, void *context)
         control->resolution.addresses = NULL;
         cqlring_cluster_release(control->cluster);
     }
+    cqr_runtime_release(runtime);
 }
 
 static void resolve(struct control *control)

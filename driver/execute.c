@@ -100,6 +100,14 @@ static void source_free(struct page_source *source)
     cqr_mem_free(source);
 }
 
+static struct page_source *source_retain(struct page_source *source)
+{
+    struct page_source *copy = cqr_mem_alloc(sizeof *copy);
+    if (copy != NULL)
+        copy->body = cqr_body_retain(source->body);
+    return copy;
+}
+
 void cqr_result_keep_request(cqlring_result *result, struct request_body *body)
 {
     if (body->session == NULL || body->plan.opcode == OPCODE_PREPARE || result->source != NULL)
@@ -110,6 +118,7 @@ void cqr_result_keep_request(cqlring_result *result, struct request_body *body)
     source->body = cqr_body_retain(body);
     result->source = source;
     result->source_free = source_free;
+    result->source_retain = source_retain;
 }
 
 cqlring_status cqlring_next_page(cqlring_result *result, const cqlring_execution *how, cqlring_future **future, cqlring_error *error)

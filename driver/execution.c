@@ -251,8 +251,9 @@ static void batch_encode(struct request_body *body, const cqlring_batch *batch, 
             struct statement_version *version = cqr_prepared_version(child->prepared);
             cqr_batch_prepared(out, (cqlring_bytes){version->id, version->id_size});
             token_of(body, version, child->values); /* the first known key routes it (BT-07) */
-            if (body->version == NULL)
+            if (body->has_token && body->version == NULL)
                 body->version = version; /* for its keyspace's replicas only */
+            body->versions[body->prepared_count] = version;
             body->prepared[body->prepared_count++] = cqr_prepared_retain(child->prepared);
         } else {
             cqr_batch_text(out, child->cql);
@@ -303,7 +304,7 @@ static cqlring_status body_make(const cqlring_request *request, const uint8_t *e
     if (total > limit)
         return cqr_error(error, CQLRING_TOO_LARGE, "a request of %llu bytes is larger than request_size_max, %u bytes: split it, or raise the limit here and on the server",
                          (unsigned long long)total, limit);
-    struct request_body *body = cqr_mem_alloc(sizeof *body + shape.prepared_count * sizeof *body->prepared + (size_t)total);
+    struct request_body *body = cqr_mem_alloc(sizeof *body + shape.prepared_count * (sizeof *body->prepared + sizeof *body->versions) + (size_t)total);
     if (body == NULL)
         return cqr_error(error, CQLRING_NO_MEMORY, "out of memory for a request of %llu bytes", (unsigned long long)total);
     memset(body, 0, sizeof *body);
@@ -312,7 +313,8 @@ static cqlring_status body_make(const cqlring_request *request, const uint8_t *e
     body->tag = request->tag;
     body->size = (uint32_t)total;
     body->prepared = (struct cqlring_prepared **)(void *)(body + 1);
-    struct string_pair *pairs = (struct string_pair *)(void *)(body->prepared + shape.prepared_count);
+    body->versions = (struct statement_version **)(void *)(body->prepared + shape.prepared_count);
+    struct string_pair *pairs = (struct string_pair *)(void *)(body->versions + shape.prepared_count);
     uint8_t *at = (uint8_t *)(pairs + plan.params.payload_count);
     for (uint32_t i = 0; i < plan.params.payload_count; i++) {
         pairs[i] = plan.params.payload[i];
@@ -403,13 +405,21 @@ struct request_body *cqr_body_page(struct request_body *first, const struct op_p
     struct request_body *body = cqr_mem_alloc(sizeof *body + (size_t)paging_state.size);
     if (body == NULL)
         return NULL;
-    *body = *first;
+    memset(body, 0, sizeof *body); /* field by field: the first one's count is being changed by others */
     atomic_init(&body->references, 1);
     body->plan = *plan;
+    body->version = first->version;
+    body->text = first->text;
+    body->values = first->values;
+    body->values_size = first->values_size;
+    body->batch_count = first->batch_count;
+    body->has_token = first->has_token;
+    body->token = first->token;
+    body->tag = first->tag;
+    body->size = first->size;
     body->first = cqr_body_retain(first);
     body->session = cqr_session_retain(first->session);
-    body->prepared = NULL; /* held by the first */
-    body->prepared_count = 0;
+    /* its statements are held by the first */
     if (first->plan.opcode == OPCODE_EXECUTE)
         body->version = cqr_prepared_version(first->version->prepared);
     if (paging_state.size > 0)
@@ -458,7 +468,8 @@ static void cancel_run(struct lane *lane, struct lane_message *message)
     if (execution->op != NULL)
         cqr_op_abort(lane, execution->op, CQLRING_CANCELLED, "cancelled by the application");
     else
-        execution->cancelled = true; /* still waits for an op: cqr_execution_start sees it */
+        execution->cancelled = true; /* if it still waits for an op, this turn refuses it */
+    lane->exec_due_us = 0;
     cqlring_future_release(&execution->future);
 }
 
@@ -592,7 +603,26 @@ static void refuse(struct lane *lane, struct execution *execution, cqlring_statu
     }
 }
 
-void cqr_execution_start(struct lane *lane, struct execution *execution)
+static int64_t deadline_of(const struct execution *execution)
+{
+    return cqr_deadline_us(execution->accepted_us, execution->body->plan.timeout_us);
+}
+
+static void waiting_add(struct lane *lane, struct execution *execution)
+{
+    execution->next_waiting = NULL;
+    if (lane->exec_tail != NULL)
+        lane->exec_tail->next_waiting = execution;
+    else
+        lane->exec_head = execution;
+    lane->exec_tail = execution;
+    int64_t deadline = deadline_of(execution);
+    if (lane->exec_head == execution || deadline < lane->exec_due_us)
+        lane->exec_due_us = deadline;
+}
+
+/* accepted: it has waited for an op, so a close with a drain lets it finish */
+static void start(struct lane *lane, struct execution *execution, bool accepted)
 {
     struct request_body *body = execution->body;
     struct cqlring_session *session = body->session;
@@ -600,18 +630,13 @@ void cqr_execution_start(struct lane *lane, struct execution *execution)
         refuse(lane, execution, CQLRING_CANCELLED, "cancelled by the application");
         return;
     }
-    if (lane->stopping || (session != NULL && !cqr_session_takes(lane, session))) {
+    if (lane->stopping || (session != NULL && !(accepted ? cqr_session_finishes : cqr_session_takes)(lane, session))) {
         refuse(lane, execution, CQLRING_CLOSED, "the session is closed");
         return;
     }
     struct op *op = cqr_op_take(lane, false);
     if (op == NULL) { /* behind what is under way; it is bounded by the sessions' and queues' limits */
-        execution->next_waiting = NULL;
-        if (lane->exec_tail != NULL)
-            lane->exec_tail->next_waiting = execution;
-        else
-            lane->exec_head = execution;
-        lane->exec_tail = execution;
+        waiting_add(lane, execution);
         return;
     }
     op->settled = settled;
@@ -634,14 +659,39 @@ void cqr_execution_start(struct lane *lane, struct execution *execution)
     cqr_op_issue(lane, op);
 }
 
+void cqr_execution_start(struct lane *lane, struct execution *execution)
+{
+    start(lane, execution, false);
+}
+
+/* Of those that wait, who was cancelled, whose session was closed or whose time is over needs no op any more. */
+static void waiting_sweep(struct lane *lane)
+{
+    struct execution *execution = lane->exec_head;
+    lane->exec_head = lane->exec_tail = NULL;
+    lane->exec_due_us = INT64_MAX;
+    for (struct execution *next; execution != NULL; execution = next) {
+        struct cqlring_session *session = execution->body->session;
+        next = execution->next_waiting;
+        if (execution->cancelled || lane->stopping || (session != NULL && !cqr_session_finishes(lane, session)))
+            start(lane, execution, true); /* which refuses it */
+        else if (deadline_of(execution) <= lane->now_us)
+            refuse(lane, execution, CQLRING_TIMEOUT, "not begun in time: everything that may be under way at once was (inflight_max of the runtime)");
+        else
+            waiting_add(lane, execution);
+    }
+}
+
 void cqr_executions_waiting_run(struct lane *lane)
 {
-    while (lane->exec_head != NULL && (lane->op_count - lane->ops_used > 64 || lane->stopping)) {
+    if (lane->exec_head != NULL && (lane->exec_due_us <= lane->now_us || lane->stopping))
+        waiting_sweep(lane);
+    while (lane->exec_head != NULL && lane->op_count - lane->ops_used > 64) {
         struct execution *execution = lane->exec_head;
         lane->exec_head = execution->next_waiting;
         if (lane->exec_head == NULL)
             lane->exec_tail = NULL;
-        cqr_execution_start(lane, execution);
+        start(lane, execution, true);
     }
 }
 

@@ -20,6 +20,7 @@ struct request_body {
     struct op_plan plan;
     struct cqlring_session *session;        /* a reference; NULL: the driver's own */
     struct cqlring_prepared **prepared;     /* references: one, or a batch's distinct ones */
+    struct statement_version **versions;    /* BATCH: what each of them was encoded with */
     uint32_t prepared_count;
     struct statement_version *version;      /* EXECUTE */
     cqlring_bytes text;

@@ -70,19 +70,27 @@ static void list_remove(struct job_part *part, struct op *op)
 
 /* ---- outcomes ---- */
 
+/* The next page of a row whose last one was accepted. Once the job is stopped there is none: the row's last completion says so. */
 static void page_next(struct lane *lane, struct job_part *part, struct op *op)
 {
+    unsigned stop = atomic_load_explicit(&part->job->stop, memory_order_relaxed);
     cqlring_result_release(op->page);
     op->page = op->result;
     op->result = NULL;
     op->paging_state = op->page->paging_state;
     op->state = OP_NEW;
+    op->phase = CQLRING_NOT_SENT;
     op->accepted_us = lane->now_us;
     op->first_sent_us = 0;
     op->attempts = op->tries = 0;
     op->tried = 0;
     op->may_continue = false;
     part->unsettled++;
+    if ((stop & (JOB_STOP_CANCEL | JOB_STOP_CLOSE | JOB_STOP_ERROR)) != 0) {
+        cqlring_status status = stop & JOB_STOP_CLOSE ? CQLRING_CLOSED : CQLRING_CANCELLED;
+        cqr_op_settle(lane, op, status, cqr_failure_make(status, "the job was stopped before the next page was asked for"));
+        return;
+    }
     cqr_op_start(lane, op);
     cqr_op_issue(lane, op); /* outside the budget: the row holds its place already (decision 21) */
 }
@@ -94,7 +102,7 @@ static void row_accept(struct lane *lane, struct job_part *part, struct op *op)
     part->done_count--;
     part->bytes -= op->reply_budget;
     op->reply_budget = 0;
-    if (op->may_continue && (atomic_load_explicit(&job->stop, memory_order_relaxed) & (JOB_STOP_CANCEL | JOB_STOP_CLOSE | JOB_STOP_ERROR)) == 0) {
+    if (op->may_continue) {
         page_next(lane, part, op);
         return;
     }
@@ -147,6 +155,8 @@ static uint32_t gather(struct job_part *part, struct op *ops[JOB_BATCH])
     while (op != NULL && count < JOB_BATCH && op->state == OP_SETTLED) {
         cqr_completion_fill(&part->out[count], op);
         ops[count++] = op;
+        if (part->job->ordered && op->may_continue)
+            break; /* its further pages come before the next row */
         op = part->job->ordered ? op->next : op->link;
     }
     return count;
@@ -329,7 +339,9 @@ static enum placed row_issue(struct lane *lane, struct job_part *part)
     bool any_up, hope;
     struct conn *conn = cqr_route(lane, op, &limit, &any_up, &hope);
     if (conn == NULL) {
-        if (!any_up && part->stall_since_us == 0)
+        if (any_up)
+            part->stall_since_us = 0;
+        else if (part->stall_since_us == 0)
             part->stall_since_us = lane->now_us;
         if (!any_up && op->plan->timeout_us >= 0 && lane->now_us - part->stall_since_us >= op->plan->timeout_us) {
             char reasons[256];
@@ -455,6 +467,8 @@ static void part_turn(struct lane *lane, struct job_part *part)
     struct job *job = part->job;
     deliver(lane, part);
     issue(lane, part);
+    if (!part->blocked)
+        part->stall_since_us = 0;
     stop_rows(lane, part);
     if (part->done_count > 0)
         deliver(lane, part);
@@ -505,7 +519,7 @@ int64_t cqr_job_next(struct lane *lane)
             at = part->source_state == SOURCE_LATER ? part->source_wake_us : part->source_state == SOURCE_ENDED ? INT64_MAX : 0;
         else if (part->blocked)
             at = INT64_MAX; /* a reply, a connection or room in a socket will wake it */
-        if (part->stall_since_us != 0) {
+        if (part->blocked && part->stall_since_us != 0) {
             int64_t stall_end = cqr_deadline_us(part->stall_since_us, job->plans[0].timeout_us);
             if (stall_end < at)
                 at = stall_end;

@@ -2,6 +2,7 @@
 
 /* A lane's memory and threads. */
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,11 +32,15 @@ void cqr_lane_enter(struct lane *lane)
 
 bool cqr_lane_post(struct lane *lane, struct lane_message *message)
 {
-    if (!cqr_inbox_push(&lane->inbox, &message->item))
-        return false;
-    if (current != lane)
+    if (current == lane)
+        return cqr_inbox_push(&lane->inbox, &message->item);
+    /* relaxed: the push publishes it. The message may run, and the runtime end, before the wake-up has been written */
+    atomic_fetch_add_explicit(&lane->posters, 1, memory_order_relaxed);
+    bool pushed = cqr_inbox_push(&lane->inbox, &message->item);
+    if (pushed)
         cqr_park_wake(&lane->park);
-    return true;
+    atomic_fetch_sub_explicit(&lane->posters, 1, memory_order_release); /* pairs with the acquire in cqr_lane_fini */
+    return pushed;
 }
 
 cqlring_status cqr_lane_init(struct lane *lane, struct runtime_core *runtime, uint32_t index, cqlring_error *error)
@@ -76,6 +81,9 @@ cqlring_status cqr_lane_init(struct lane *lane, struct runtime_core *runtime, ui
 
 void cqr_lane_fini(struct lane *lane)
 {
+    /* the inbox is closed; whoever pushed before that is about to be through with the poller */
+    while (atomic_load_explicit(&lane->posters, memory_order_acquire) != 0)
+        sched_yield();
     cqr_block_release(lane->receive_block);
     cqr_pool_close(lane->receive_pool);
     cqr_pool_close(lane->unpack_pool);

@@ -65,6 +65,7 @@ struct lane {
 
     /* submitter's */
     _Alignas(128) struct inbox inbox;
+    atomic_uint posters;             /* threads inside cqr_lane_post */
     struct park park;
     struct wheel wheel;
     int64_t now_us;                  /* this turn's */
@@ -85,6 +86,7 @@ struct lane {
     struct job_part *parts;          /* running jobs, round robin */
     struct pool *pools;
     struct execution *exec_head, *exec_tail; /* single requests that wait for a free op */
+    int64_t exec_due_us;             /* when the first of them has to be looked at: deadline, cancel, close */
     struct session_close *closes;    /* sessions that are draining */
     uint64_t random;
     struct block_pool *unpack_pool;  /* v4 bodies that came compressed */

@@ -94,7 +94,7 @@ bool cqr_maybe_applied(cqlring_status status, uint8_t phase, const struct error_
 {
     if (status == CQLRING_OK || phase == CQLRING_NOT_SENT)
         return false;
-    if (status != CQLRING_SERVER || server == NULL)
+    if (server == NULL || (status != CQLRING_SERVER && status != CQLRING_AUTH))
         return true;
     switch ((uint32_t)server->code) {
     case ERROR_PROTOCOL:

@@ -250,8 +250,8 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
     if (conn->version_next != 0 && !was_up) {
         cqr_link_connect(lane, link);
     } else {
-        if (link_was_up && (lane->now_us - link->up_since_us >= STABLE_US || link->last_status == CQLRING_INVALID))
-            link->attempts = 0; /* INVALID: a USE spoilt it, the node is not to blame */
+        if (link_was_up && (lane->now_us - link->up_since_us >= STABLE_US || conn->writer.replaced))
+            link->attempts = 0; /* replaced: by ourselves, the node is not to blame */
         else
             link->attempts++;
         if (!link_was_up)

@@ -15,6 +15,7 @@
 #include "serialize/type.h"
 
 enum { STATEMENT_ARENA_MAX = 64 << 20, REPLY_UNKNOWN = 64 << 10, REPLY_WINDOW = 64 };
+enum { REPREPARE_TIMEOUT_US = 3000000 }; /* as an attempt: then another node is asked */
 
 struct prepare_waiter {
     struct prepare_waiter *next;
@@ -47,7 +48,7 @@ static void versions_free(struct statement_version *version)
 
 static void statement_free(struct cqlring_prepared *prepared)
 {
-    versions_free(atomic_load_explicit(&prepared->current, memory_order_acquire));
+    versions_free(atomic_load_explicit(&prepared->versions, memory_order_acquire));
     struct cqlring_cluster *cluster = prepared->cluster;
     cqr_mem_free(prepared->keyspace);
     cqr_mem_free(prepared->text);
@@ -132,13 +133,30 @@ static bool columns_equal(const struct column_set *a, const struct column_set *b
     return true;
 }
 
-static void version_swap(struct cqlring_prepared *prepared, struct statement_version *version)
+static bool versions_equal(const struct statement_version *a, const struct statement_version *b)
 {
-    struct statement_version *current = atomic_load_explicit(&prepared->current, memory_order_acquire);
-    do {
-        version->older = current;
-        /* release: pairs with the acquire of cqr_prepared_version */
-    } while (!atomic_compare_exchange_weak_explicit(&prepared->current, &current, version, memory_order_acq_rel, memory_order_acquire));
+    return a->id_size == b->id_size && memcmp(a->id, b->id, a->id_size) == 0 && a->metadata_id_size == b->metadata_id_size &&
+           memcmp(a->metadata_id, b->metadata_id, a->metadata_id_size) == 0 && columns_equal(a->bind, b->bind) && columns_equal(a->result, b->result);
+}
+
+/* version, or the one of the list that says the same (and version is freed), becomes the current one. */
+static struct statement_version *version_swap(struct cqlring_prepared *prepared, struct statement_version *version)
+{
+    /* acquire: pairs with the release below */
+    struct statement_version *newest = atomic_load_explicit(&prepared->versions, memory_order_acquire), *known = newest;
+    while (known != NULL && !versions_equal(known, version))
+        known = known->older;
+    if (known != NULL) {
+        versions_free(version);
+        version = known;
+    } else {
+        do {
+            version->older = newest;
+        } while (!atomic_compare_exchange_weak_explicit(&prepared->versions, &newest, version, memory_order_acq_rel, memory_order_acquire));
+    }
+    /* release: pairs with the acquire of cqr_prepared_version */
+    atomic_store_explicit(&prepared->current, version, memory_order_release);
+    return version;
 }
 
 static bool starts_with_word(const char *text, size_t size, const char *word)
@@ -169,6 +187,15 @@ static struct column_set *set_from(const struct columns *columns, struct arena *
     }
     cqr_column_set_seal(set);
     return set;
+}
+
+/* Is it the statement that it was, also where the connection was in another keyspace? Ids differ by the connection's keyspace
+   on some servers even when the text names its own; without a column nothing but the id can tell. */
+static bool is_same_statement(const struct statement_version *was, const struct statement_version *now)
+{
+    if (bytes_equal(was->id, was->id_size, (cqlring_bytes){now->id, now->id_size}))
+        return true;
+    return was->keyspace[0] != '\0' && strcmp(was->keyspace, now->keyspace) == 0;
 }
 
 cqlring_status cqr_prepared_learn(struct cqlring_prepared *prepared, const struct dialect *dialect, cqlring_bytes body,
@@ -231,16 +258,15 @@ cqlring_status cqr_prepared_learn(struct cqlring_prepared *prepared, const struc
     if (version->bind == NULL)
         goto no_memory;
 
-    struct statement_version *current = atomic_load_explicit(&prepared->current, memory_order_acquire);
-    if (current != NULL && bytes_equal(current->id, current->id_size, answer.id) &&
-        current->metadata_id_size == version->metadata_id_size && memcmp(current->metadata_id, version->metadata_id, version->metadata_id_size) == 0 &&
-        columns_equal(current->bind, version->bind) && columns_equal(current->result, version->result)) {
+    const struct statement_version *current = atomic_load_explicit(&prepared->current, memory_order_acquire);
+    if (current != NULL && !is_same_statement(current, version)) {
+        *failure = cqr_failure_make(CQLRING_INVALID,
+                                    "PREPARE: a node has prepared the same text as another statement (of keyspace \"%s\" instead of \"%s\"): name the keyspace in it",
+                                    version->keyspace, current->keyspace);
         versions_free(version);
-        *out = current;
-        return CQLRING_OK;
+        return CQLRING_INVALID;
     }
-    version_swap(prepared, version);
-    *out = version;
+    *out = version_swap(prepared, version);
     return CQLRING_OK;
 
 no_memory:
@@ -260,9 +286,20 @@ void cqr_prepared_metadata(struct statement_version *old, struct column_set *col
     struct statement_version *version = cqr_mem_zalloc(sizeof *version);
     if (version == NULL)
         return; /* the old id stays: the server will tell again */
-    *version = *old;
-    version->older = NULL;
-    version->bind = old->bind != NULL ? cqr_column_set_retain(old->bind) : NULL;
+    if (current->id_size != old->id_size || memcmp(current->id, old->id, old->id_size) != 0)
+        current = old; /* else the newest bind markers stay */
+    /* field by field: its counters are being written by others */
+    version->prepared = prepared;
+    version->id_size = current->id_size;
+    memcpy(version->id, current->id, sizeof version->id);
+    version->key_count = current->key_count;
+    memcpy(version->key_parts, current->key_parts, sizeof version->key_parts);
+    version->is_lwt = current->is_lwt;
+    version->is_read = current->is_read;
+    version->is_counter = current->is_counter;
+    memcpy(version->keyspace, current->keyspace, sizeof version->keyspace);
+    atomic_init(&version->reply_max, cqr_version_reply_expected(current));
+    version->bind = current->bind != NULL ? cqr_column_set_retain(current->bind) : NULL;
     version->result = cqr_column_set_retain(columns);
     version->metadata_id_size = (uint16_t)(id.size > 0 ? id.size : 0);
     if (version->metadata_id_size > 0)
@@ -290,8 +327,40 @@ void cqr_reprepare_forget(struct lane *lane, struct op *op)
             }
 }
 
+static bool version_outdated(const struct statement_version *was, const struct statement_version *now, bool by_id)
+{
+    return was != now && (!columns_equal(was->bind, now->bind) || (by_id && !bytes_equal(was->id, was->id_size, (cqlring_bytes){now->id, now->id_size})));
+}
+
+/* PS-12: were the op's bytes made for other types (or, a batch's, with another id) than the statement now has? NULL: no. */
+static struct failure *values_outdated(const struct op *op, const struct statement_version *version)
+{
+    const struct statement_version *was = op->version;
+    uint32_t index = 0;
+    if (op->plan->opcode == OPCODE_BATCH) {
+        const struct request_body *body = op->body;
+        while (index < body->prepared_count && (body->prepared[index] != version->prepared || !version_outdated(body->versions[index], version, true)))
+            index++;
+        if (index == body->prepared_count)
+            return NULL;
+        was = body->versions[index];
+    } else if (!version_outdated(was, version, false)) {
+        return NULL;
+    }
+    const struct columns *old = &was->bind->columns, *now = &version->bind->columns;
+    uint32_t i = 0;
+    while (i < old->count && i < now->count && cqr_type_equal(old->array[i].type, now->array[i].type))
+        i++;
+    if (i == old->count && i == now->count)
+        return cqr_failure_make(CQLRING_TYPE, "%s: a statement has another id on the server since the batch was made: make it again", cqr_opcode_name(op->plan->opcode));
+    return cqr_failure_make(CQLRING_TYPE, "%s: the type of bind marker \"%.*s\" has changed on the server since the statement was prepared: bind the values again",
+                            cqr_opcode_name(op->plan->opcode), i < old->count ? old->array[i].name.size : 1,
+                            i < old->count ? (const char *)old->array[i].name.data : "?");
+}
+
 static void reprepare_end(struct lane *lane, struct reprepare *reprepare, struct conn *conn, struct statement_version *version, struct failure *failure)
 {
+    struct failure *changed = NULL;
     struct reprepare **at = &lane->reprepares;
     while (*at != reprepare)
         at = &(*at)->next;
@@ -303,18 +372,8 @@ static void reprepare_end(struct lane *lane, struct reprepare *reprepare, struct
         cqr_wheel_disarm(&lane->wheel, &op->timer);
         if (version == NULL) {
             struct failure *own = cqr_failure_copy(&failure->error);
-            op->phase = CQLRING_NOT_SENT; /* it was refused as unknown: nothing was done */
             cqr_op_settle(lane, op, own->error.status, own);
-        } else if (op->plan->opcode == OPCODE_EXECUTE && op->version != version && !columns_equal(op->version->bind, version->bind)) {
-            /* PS-12: the bytes were made for other types */
-            uint32_t i = 0;
-            const struct columns *was = &op->version->bind->columns, *now = &version->bind->columns;
-            while (i < was->count && i < now->count && cqr_type_equal(was->array[i].type, now->array[i].type))
-                i++;
-            struct failure *changed = cqr_failure_make(
-                CQLRING_TYPE, "EXECUTE: the type of bind marker \"%.*s\" has changed on the server since the statement was prepared: prepare it again",
-                i < was->count ? was->array[i].name.size : 1, i < was->count ? (const char *)was->array[i].name.data : "?");
-            op->phase = CQLRING_NOT_SENT;
+        } else if ((changed = values_outdated(op, version)) != NULL) {
             cqr_op_settle(lane, op, CQLRING_TYPE, changed);
         } else {
             if (op->plan->opcode == OPCODE_EXECUTE)
@@ -331,6 +390,27 @@ static void reprepare_end(struct lane *lane, struct reprepare *reprepare, struct
     cqr_mem_free(reprepare);
 }
 
+/* The keyspace in which its text means what it meant. v5 can say so in the PREPARE; on v4 the same node is asked on a
+   connection that is in it. Where there is none, cqr_prepared_learn tells whether the answer is the same statement. */
+static struct conn *conn_to_prepare(struct lane *lane, struct conn *conn, const struct cqlring_prepared *prepared, cqlring_bytes *keyspace)
+{
+    *keyspace = (cqlring_bytes){NULL, 0};
+    const struct pool *pool = conn->home != NULL ? conn->home->pool : NULL;
+    bool is_same = pool != NULL && strcmp(pool->keyspace, prepared->keyspace) == 0;
+    if (prepared->request_keyspace || (!is_same && prepared->keyspace[0] != '\0' && conn->dialect.version >= PROTO_V5)) {
+        *keyspace = cqlring_text(prepared->keyspace);
+        return conn;
+    }
+    if (is_same || conn->node == NULL)
+        return conn;
+    for (pool = lane->pools; pool != NULL; pool = pool->next) {
+        const struct pool_link *link = conn->node->index < pool->link_count ? pool->links[conn->node->index] : NULL;
+        if (pool->cluster == prepared->cluster && strcmp(pool->keyspace, prepared->keyspace) == 0 && link != NULL && link->up && cqr_writer_has_room(link->conn))
+            return link->conn;
+    }
+    return conn;
+}
+
 static void reprepare_done(struct lane *lane, struct op *own, void *context)
 {
     struct reprepare *reprepare = context;
@@ -340,8 +420,11 @@ static void reprepare_done(struct lane *lane, struct op *own, void *context)
     if (own->status == CQLRING_OK) {
         if (cqr_prepared_learn(reprepare->prepared, &conn->dialect, own->reply_body, &version, &failure) == CQLRING_OK)
             cqr_count(&lane->stats.reprepares, 1);
-    } else if (own->status == CQLRING_LOST) {
-        version = cqr_prepared_version(reprepare->prepared); /* try on another connection */
+    } else if (own->status == CQLRING_LOST || own->status == CQLRING_TIMEOUT) {
+        version = cqr_prepared_version(reprepare->prepared); /* try on another connection, preferably of another node */
+        if (own->status == CQLRING_TIMEOUT && conn->node != NULL)
+            for (struct op *op = reprepare->waiting; op != NULL; op = op->link)
+                op->tried |= UINT64_C(1) << (conn->node->index & 63);
         conn = NULL;
     }
     reprepare_end(lane, reprepare, conn, version, failure != NULL ? failure : own->failure);
@@ -356,6 +439,7 @@ void cqr_reprepare(struct lane *lane, struct op *op, struct cqlring_prepared *pr
     while (reprepare != NULL && (reprepare->prepared != prepared || reprepare->conn != conn))
         reprepare = reprepare->next;
     op->state = OP_WAIT_PREPARE;
+    op->phase = CQLRING_NOT_SENT; /* it was refused as unknown: nothing was done */
     if (reprepare == NULL) {
         reprepare = cqr_mem_zalloc(sizeof *reprepare);
         if (reprepare == NULL) {
@@ -366,11 +450,10 @@ void cqr_reprepare(struct lane *lane, struct op *op, struct cqlring_prepared *pr
         reprepare->conn = conn;
         reprepare->next = lane->reprepares;
         lane->reprepares = reprepare;
-        cqlring_bytes keyspace = {NULL, 0};
-        if (prepared->request_keyspace)
-            keyspace = cqlring_text(prepared->keyspace);
-        if (!cqr_own_request(lane, conn, OPCODE_PREPARE, (cqlring_bytes){prepared->text, (int32_t)prepared->text_size}, keyspace,
-                             12000000, reprepare_done, reprepare)) {
+        cqlring_bytes keyspace;
+        struct conn *asked = conn_to_prepare(lane, conn, prepared, &keyspace);
+        if (!cqr_own_request(lane, asked, OPCODE_PREPARE, (cqlring_bytes){prepared->text, (int32_t)prepared->text_size}, keyspace,
+                             REPREPARE_TIMEOUT_US, reprepare_done, reprepare)) {
             /* no room on it now: elsewhere, or later */
             struct statement_version *version = cqr_prepared_version(prepared);
             reprepare->waiting = op;
@@ -574,6 +657,8 @@ cqlring_status cqlring_prepare_sync(cqlring_session *session, const char *cql, c
     cqlring_future *future = NULL;
     if (prepared == NULL)
         return cqr_error(error, CQLRING_INVALID, "cqlring_prepare_sync: prepared must be given");
+    if (cqr_on_library_thread())
+        return cqr_error(error, CQLRING_INVALID, "cqlring_prepare_sync: a callback must not wait; use cqlring_prepare");
     cqlring_status status = cqlring_prepare(session, cqlring_text(cql), NULL, &future, error);
     if (status != CQLRING_OK)
         return status;

@@ -3,8 +3,9 @@
 #define CQR_PREPARED_H
 
 /* A prepared statement: a handle with an atomic pointer to an immutable version (decision 32). A version names what one
-   PREPARED answer said; a changed result (METADATA_CHANGED, re-prepare) makes a new version and swaps the pointer. Versions
-   live as long as their statement, so an op may keep the one it was encoded with without counting.
+   PREPARED answer said; a changed result (METADATA_CHANGED, re-prepare) makes a new version, or finds an older one that said
+   the same, and swaps the pointer. Versions live as long as their statement, so an op may keep the one it was encoded with
+   without counting; nodes that contradict one another make the pointer go to and fro, not the list grow.
 
    The cluster's cache finds statements by (keyspace, text): the same text in flight is asked for once (single flight). The
    cache holds no reference; the last release takes the statement out. */
@@ -22,7 +23,7 @@ struct op;
 enum { STATEMENT_ID_MAX = 256, KEY_PARTS_MAX = 64 };
 
 struct statement_version {
-    struct statement_version *older;
+    struct statement_version *older;  /* all of a statement's are a list */
     struct cqlring_prepared *prepared;
     uint8_t id[STATEMENT_ID_MAX];
     uint16_t id_size;
@@ -49,6 +50,7 @@ struct cqlring_prepared {
     bool request_keyspace;            /* keyspace is sent in the PREPARE (v5) */
     bool ready;                       /* under the cluster's lock */
     struct prepare_waiter *waiters;
+    _Atomic(struct statement_version *) versions; /* the newest made; only ever grows */
     _Atomic(struct statement_version *) current;
 };
 

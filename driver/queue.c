@@ -470,6 +470,7 @@ static uint32_t items_cancel(struct lane *lane, struct cqlring_queue *queue, uin
         else
             item->execution->cancelled = true;
     }
+    lane->exec_due_us = 0;
     return found;
 }
 

@@ -15,7 +15,7 @@
 #include "driver/runtime.h"
 #include "driver/session.h"
 
-enum { OWN_OPS = 64, REPREPARES_MAX = 3 };
+enum { OWN_OPS = 64, REPREPARES_MAX = 2 }; /* beyond one for each statement of it */
 
 /* ---- pool ---- */
 
@@ -343,6 +343,7 @@ static void orphans_check(struct lane *lane, struct conn *conn)
         char why[240];
         snprintf(why, sizeof why, "%s leaves %u requests unanswered after their time-out (orphans_max %u): the connection is replaced", conn->text,
                  conn->writer.orphans, max);
+        conn->writer.replaced = true;
         cqr_writer_shut(conn, CQLRING_LOST, why);
     }
     (void)lane;
@@ -443,13 +444,15 @@ static void reply_error(struct lane *lane, struct op *op, struct conn *conn, str
         reply_protocol(lane, op, conn, "an ERROR that cannot be read");
         return;
     }
-    if (error.code == ERROR_UNPREPARED && op->reprepares < REPREPARES_MAX && !op->cancelled) {
+    /* a batch learns of its unknown statements one after the other (PS-09) */
+    uint32_t statements = op->plan->opcode == OPCODE_BATCH && op->body != NULL ? op->body->prepared_count : 1;
+    if (error.code == ERROR_UNPREPARED && op->reprepares < REPREPARES_MAX + statements && !op->cancelled) {
         struct cqlring_prepared *prepared = NULL;
         if (op->plan->opcode == OPCODE_EXECUTE)
             prepared = op->version->prepared;
         else if (op->body != NULL)
             for (uint32_t i = 0; i < op->body->prepared_count && prepared == NULL; i++) {
-                struct statement_version *version = cqr_prepared_version(op->body->prepared[i]);
+                const struct statement_version *version = op->body->versions[i];
                 if (version->id_size == error.unprepared_id.size && memcmp(version->id, error.unprepared_id.data, version->id_size) == 0)
                     prepared = op->body->prepared[i];
             }
@@ -462,7 +465,7 @@ static void reply_error(struct lane *lane, struct op *op, struct conn *conn, str
     cqlring_status status = error.code == ERROR_CREDENTIALS ? CQLRING_AUTH : CQLRING_SERVER;
     struct failure *failure =
         cqr_failure_make(status, "%s to %s: server error 0x%04x: %.*s", cqr_opcode_name(op->plan->opcode), node_text(op), (unsigned)error.code,
-                         error.message.size > 320 ? 320 : error.message.size, error.message.data == NULL ? "" : (const char *)error.message.data);
+                         error.message.size, error.message.data == NULL ? "" : (const char *)error.message.data);
     if (!cqr_failure_is_static(failure)) {
         failure->error.server_code = error.code;
         failure->body = error;
@@ -491,6 +494,7 @@ static void reply_result(struct lane *lane, struct op *op, struct conn *conn, st
         return;
     }
     if (kind == RESULT_KEYSPACE && !cqr_op_is_own(op)) {
+        conn->writer.replaced = true;
         cqr_writer_shut(conn, CQLRING_INVALID, "its keyspace was changed by a USE statement: the connection is replaced");
         cqr_op_settle(lane, op, CQLRING_INVALID,
                       cqr_failure_make(CQLRING_INVALID, "USE is not for a session, whose keyspace is fixed: open another session with that keyspace"));

@@ -220,7 +220,20 @@ cqlring_result *cqlring_result_detach(const cqlring_result *result)
 {
     if (result == NULL)
         return NULL;
-    cqlring_result copy = *result;
+    cqlring_result copy = { /* not the count and not the cursor: somebody may be using them */
+        .kind = result->kind,
+        .prefix = result->prefix,
+        .columns = result->columns,
+        .column_count = result->column_count,
+        .row_count = result->row_count,
+        .rows = result->rows,
+        .paging_state = result->paging_state,
+        .schema = result->schema,
+        .keyspace = result->keyspace,
+        .source = result->source,
+        .source_free = result->source_free,
+        .source_retain = result->source_retain,
+    };
     cqlring_bytes *slices[] = {
         &copy.rows,          &copy.paging_state,  &copy.keyspace,        &copy.prefix.warnings, &copy.prefix.payload,
         &copy.schema.change, &copy.schema.target, &copy.schema.keyspace, &copy.schema.name,     &copy.schema.arguments,
@@ -238,12 +251,10 @@ cqlring_result *cqlring_result_detach(const cqlring_result *result)
     cqlring_result *out = (cqlring_result *)(void *)memory;
     *out = copy;
     atomic_store_explicit(&out->references, 1, memory_order_relaxed);
-    out->block = NULL;
     out->pinned_size = (uint32_t)size;
     if (out->columns != NULL)
         (void)cqr_column_set_retain(out->columns);
     out->source = out->source != NULL && out->source_retain != NULL ? out->source_retain(out->source) : NULL;
-    out->next_row = 0;
     cqr_rows_init(&out->cursor, out->rows, out->column_count, out->row_count);
     return out;
 }

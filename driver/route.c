@@ -58,6 +58,19 @@ static bool may_take(const struct op *op, const struct route_limit *limit, const
     return link != NULL && link->up && !link->conn->writer.suspect && !was_tried(op, link) && within(limit, link) && cqr_writer_has_room(link->conn);
 }
 
+enum { NEAR_US = 200000 };
+
+/* No connection now, but one will be tried in a moment: after a short-lived or replaced one, not in a long back-off. */
+static bool connect_is_near(const struct lane *lane, const struct pool *pool)
+{
+    for (uint32_t i = 0; i < pool->link_count; i++) {
+        const struct pool_link *link = pool->links[i];
+        if (link != NULL && link->ever_up && link->attempts <= 1 && link->timer.link != NULL && link->timer.deadline_us < lane->now_us + NEAR_US)
+            return true;
+    }
+    return false;
+}
+
 static struct conn *only_live(const struct op *op, const struct pool *pool, const uint16_t *replicas, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -73,7 +86,7 @@ struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limi
     const struct op_plan *plan = op->plan;
     struct pool *pool = plan->session->lanes[lane->index].pool;
     *any_up = pool->up_count > 0;
-    *hope = pool->connecting_count > 0;
+    *hope = pool->connecting_count > 0 || (!*any_up && connect_is_near(lane, pool));
     if (plan->target != NULL) {
         struct pool_link *link = plan->target->index < pool->link_count ? pool->links[plan->target->index] : NULL;
         *any_up = link != NULL && link->up;

@@ -228,6 +228,15 @@ static void core_destroy(struct runtime_core *core)
         if (cqlring_cluster_close(cluster, 0, &future, NULL) == CQLRING_OK) {
             cqlring_future_wait(future, -1, NULL);
             cqlring_future_release(future);
+        } else { /* no memory for a future: its end is watched instead */
+            cqr_cluster_close(cluster, 0, NULL);
+            atomic_uint never = 0;
+            while (atomic_load_explicit(&cluster->state, memory_order_acquire) != HANDLE_CLOSED) {
+                if (core->threads == CQLRING_THREADS_CALLER)
+                    cqr_runtime_turn_until(core, &never, 1, cqr_now_us() + 1000);
+                else
+                    cqr_futex_wait(&never, 0, cqr_now_us() + 1000);
+            }
         }
         cqlring_cluster_release(cluster);
     }

@@ -24,6 +24,7 @@ struct cqlring_session *cqr_session_retain(struct cqlring_session *session)
 static void session_free(struct cqlring_session *session)
 {
     struct cqlring_cluster *cluster = session->cluster;
+    cqr_mem_free(atomic_load_explicit(&session->spare, memory_order_acquire));
     cqr_mem_free(session->lanes);
     cqr_mem_free(session);
     cqlring_cluster_release(cluster);
@@ -60,6 +61,12 @@ bool cqr_session_takes(struct lane *lane, const struct cqlring_session *session)
 {
     const struct session_lane *part = &session->lanes[lane->index];
     return part->pool != NULL && !part->closing;
+}
+
+bool cqr_session_finishes(struct lane *lane, const struct cqlring_session *session)
+{
+    const struct session_lane *part = &session->lanes[lane->index];
+    return part->pool != NULL && !part->aborted;
 }
 
 /* ---- close ---- */
@@ -143,6 +150,9 @@ void cqr_session_op_end(struct lane *lane, struct cqlring_session *session)
 static void lane_abort(struct lane *lane, struct cqlring_session *session)
 {
     cqr_session_op_begin(lane, session); /* so that the end of the last op does not close it under our hands */
+    session->lanes[lane->index].aborted = true;
+    lane->exec_due_us = 0;
+    cqr_executions_waiting_run(lane);
     cqr_job_session_final(lane, session);
     for (uint32_t i = 0; i < lane->ops_fresh; i++) {
         struct op *op = &lane->ops[i];
@@ -179,10 +189,18 @@ static void close_run(struct lane *lane, struct lane_message *message)
     cqlring_session_release(session);
 }
 
+static struct closing *closing_make(const struct runtime_core *runtime)
+{
+    struct closing *closing = NULL;
+    return cqr_mem_zalloc(sizeof *closing + runtime->lane_count * sizeof closing->lanes[0]);
+}
+
 cqlring_status cqr_session_close(struct cqlring_session *session, int64_t drain_us, void (*done)(void *context), void *context)
 {
     struct runtime_core *runtime = session->cluster->runtime;
-    struct closing *closing = cqr_mem_zalloc(sizeof *closing + runtime->lane_count * sizeof closing->lanes[0]);
+    struct closing *closing = closing_make(runtime);
+    if (closing == NULL)
+        closing = atomic_exchange_explicit(&session->spare, NULL, memory_order_acq_rel);
     if (closing == NULL)
         return CQLRING_NO_MEMORY;
     unsigned open = HANDLE_OPEN;
@@ -381,19 +399,23 @@ cqlring_status cqlring_session_open(cqlring_cluster *cluster, const cqlring_sess
     struct cqlring_session *session = cqr_mem_zalloc(sizeof *session);
     struct session_open *open = cqr_mem_zalloc(sizeof *open + lane_count * sizeof open->lanes[0]);
     struct session_lane *lanes = cqr_mem_array(lane_count, sizeof *lanes);
-    if (session == NULL || open == NULL || lanes == NULL) {
+    struct closing *spare = closing_make(cluster->runtime);
+    if (session == NULL || open == NULL || lanes == NULL || spare == NULL) {
         cqr_mem_free(session);
         cqr_mem_free(open);
         cqr_mem_free(lanes);
+        cqr_mem_free(spare);
         return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_session_open: out of memory");
     }
     session->cluster = cluster; /* for the checks; the reference is taken below */
     session->lanes = lanes;
+    atomic_init(&session->spare, spare);
     cqlring_status status = session_options(session, options, error);
     if (status != CQLRING_OK) {
         cqr_mem_free(session);
         cqr_mem_free(open);
         cqr_mem_free(lanes);
+        cqr_mem_free(spare);
         return status;
     }
     atomic_init(&session->references, 1);
@@ -425,6 +447,8 @@ cqlring_status cqlring_session_open_sync(cqlring_cluster *cluster, const cqlring
     cqlring_future *future = NULL;
     if (session == NULL)
         return cqr_error(error, CQLRING_INVALID, "cqlring_session_open_sync: session must be given");
+    if (cqr_on_library_thread())
+        return cqr_error(error, CQLRING_INVALID, "cqlring_session_open_sync: a callback must not wait; use cqlring_session_open");
     cqlring_status status = cqlring_session_open(cluster, options, &future, error);
     if (status != CQLRING_OK)
         return status;

@@ -49,6 +49,7 @@ struct cqlring_cluster {
     char guessed_datacenter[128];
 
     struct control *control;            /* lane 0's submitter */
+    _Atomic(struct cluster_close *) spare; /* so that it can be closed when memory is out */
     _Atomic(int64_t) timestamp_last_us; /* the generator's (decision 29) */
     struct opening *opening;            /* until the first answer; lane 0 */
 };
@@ -112,6 +113,7 @@ struct cqlring_session {
     atomic_uint requests;               /* single executions under way */
     _Atomic(uint64_t) bytes;
     atomic_uint next_lane;
+    _Atomic(struct closing *) spare;    /* so that it can be closed when memory is out */
     struct session_lane *lanes;         /* by lane; each touched by its submitter only */
 };
 
@@ -119,12 +121,14 @@ struct session_lane {
     struct pool *pool;                  /* NULL: not open there, or closed */
     uint32_t open_ops;                  /* requests and job parts under way; a drain waits for 0 */
     bool closing;                       /* takes nothing new */
+    bool aborted;                       /* the drain is over: what has not begun never will */
 };
 
 struct cqlring_cluster *cqr_cluster_retain(struct cqlring_cluster *cluster);
 struct cqlring_session *cqr_session_retain(struct cqlring_session *session);
 /* The cluster's node of that host_id, address and place; made when it is new (index is given by the cluster). NULL: out of memory. */
 struct cqlring_node *cqr_cluster_intern(struct cqlring_cluster *cluster, const struct cqlring_node *like);
+cqlring_status cqr_cluster_close(struct cqlring_cluster *cluster, int64_t drain_us, cqlring_future *future); /* future: NULL, or completed at the end */
 cqlring_future *cqr_close_future(struct runtime_core *runtime);
 int64_t cqr_cluster_timestamp(struct lane *lane, struct cqlring_cluster *cluster);
 /* cluster.c, lane 0's submitter: the first answer, or none. */
@@ -134,6 +138,7 @@ void cqr_cluster_opened(struct cqlring_cluster *cluster, struct failure *failure
 void cqr_session_op_begin(struct lane *lane, struct cqlring_session *session);
 void cqr_session_op_end(struct lane *lane, struct cqlring_session *session);
 bool cqr_session_takes(struct lane *lane, const struct cqlring_session *session); /* may new requests be issued on it? */
+bool cqr_session_finishes(struct lane *lane, const struct cqlring_session *session); /* may those that were accepted? */
 void cqr_close_timer(struct lane *lane, struct timer *timer);
 /* Any thread: close it on every lane, then call done on the last one's submitter (or on this thread when the lanes have ended). */
 cqlring_status cqr_session_close(struct cqlring_session *session, int64_t drain_us, void (*done)(void *context), void *context);

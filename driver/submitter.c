@@ -206,6 +206,8 @@ int64_t cqr_submitter_next(struct lane *lane)
         return 0;
     int64_t next = cqr_job_next(lane);
     int64_t wheel = cqr_wheel_next(&lane->wheel);
+    if (lane->exec_head != NULL && lane->exec_due_us < next)
+        next = lane->exec_due_us;
     if (lane->gap && wheel < lane->now_us + GAP_POLL_US)
         wheel = lane->now_us + GAP_POLL_US;
     if (wheel < next)

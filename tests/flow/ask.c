@@ -5,6 +5,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+
+#include "serialize/mem.h"
 
 static cqlring_future *start(const cqlring_request *request)
 {
@@ -158,6 +161,42 @@ struct node_seen ask_seen(uint8_t opcode)
     uint32_t count = ask_seen_count(opcode);
     ck_assert_msg(count > 0, "the node has seen no request of opcode 0x%02x", opcode);
     return ask_seen_at(opcode, count - 1);
+}
+
+static bool never(const struct node_counters *all, void *context)
+{
+    (void)all;
+    (void)context;
+    return false;
+}
+
+void ask_pass(struct flow *flow, uint32_t ms)
+{
+    if (flow->threads != CQLRING_THREADS_CALLER) {
+        (void)node_wait(flow->node, never, ms, NULL);
+        return;
+    }
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t end_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 + (int64_t)ms * 1000, left_us;
+    while (clock_gettime(CLOCK_MONOTONIC, &now), (left_us = end_us - (int64_t)now.tv_sec * 1000000 - now.tv_nsec / 1000) > 0)
+        (void)cqlring_runtime_turn(flow->runtime, left_us);
+}
+
+void ask_until_served(struct flow *flow)
+{
+    cqlring_error error = {0};
+    for (int i = 0; i < 500; i++) {
+        if (flow_try(flow, "SELECT key FROM system.local", NULL, &error) == CQLRING_OK)
+            return;
+        ask_pass(flow, 20);
+    }
+    ck_abort_msg("no node serves any more: %s", error.message);
+}
+
+void ask_nothing_left(void)
+{
+    ck_assert_msg(cqr_mem_live_count() == 0, "%lld allocations of the library are left", (long long)cqr_mem_live_count());
 }
 
 const char *ask_address(struct flow *flow, uint32_t node)

@@ -34,6 +34,13 @@ uint32_t ask_seen_count(uint8_t opcode);                    /* 0: of any */
 struct node_seen ask_seen_at(uint8_t opcode, uint32_t index); /* must be there */
 struct node_seen ask_seen(uint8_t opcode);                  /* the last; must be there */
 
+/* Let so much time pass, in caller mode with turns; for what has no event that a test could await. */
+void ask_pass(struct flow *flow, uint32_t ms);
+/* Until a request is answered: connections come back by themselves. */
+void ask_until_served(struct flow *flow);
+/* When everything was let go by hand: no allocation of the library is left. */
+void ask_nothing_left(void);
+
 /* The text of the driver's node i, as errors name it. */
 const char *ask_address(struct flow *flow, uint32_t node);
 

@@ -32,6 +32,8 @@ bool live_read_environment(void)
         .tls_client_key = environment("CQLRING_LIVE_TLS_CLIENT_KEY", NULL),
         .types = environment("CQLRING_LIVE_TYPES", "tests/live/types.tsv"),
         .only = environment("CQLRING_LIVE_ONLY", NULL),
+        .control = environment("CQLRING_LIVE_CONTROL", NULL),
+        .rows = strtoull(environment("CQLRING_LIVE_ROWS", "1000000"), NULL, 10),
         .keep = environment("CQLRING_LIVE_KEEP", NULL) != NULL,
     };
     return live.host != NULL;

@@ -27,8 +27,9 @@
 
 struct live_options {
     const char *host, *user, *password, *tls_ca, *tls_certificate, *tls_wrong_ca, *tls_client_certificate, *tls_client_key;
-    const char *types, *only;
+    const char *types, *only, *control;
     int32_t port;
+    uint64_t rows;
     bool keep;
 };
 extern struct live_options live;

@@ -271,19 +271,13 @@ void node_conn_deliver(struct node_conn *conn, const struct strike *strike)
     if (node->silent || conn->silent || conn->closed)
         return;
     if (strike->event != NULL) {
-        static const uint8_t body[] = {0,   15,  'P', 'L', 'A', 'N', 'E', 'T', '_', 'A', 'L',
-                                       'I', 'G', 'N', 'E', 'D', '!', 0,   3,   'N', 'O', 'W'};
-        uint8_t envelope[PROTO_HEADER_SIZE + sizeof body] = {
-            (uint8_t)(0x80 | conn->dialect.version),
-            0,
-            0xFF,
-            0xFF,
-            OPCODE_EVENT,
-            0,
-            0,
-            0,
-            sizeof body};
-        memcpy(envelope + PROTO_HEADER_SIZE, body, sizeof body);
+        static const char body[] = "\0\016PLANET_ALIGNED\0\003NOW";
+        enum { BODY_SIZE = sizeof body - 1 };
+        uint8_t version_byte = (uint8_t)(0x80 | conn->dialect.version);
+        uint8_t envelope[PROTO_HEADER_SIZE + BODY_SIZE] = {version_byte, 0, 0xFF, 0xFF,
+                                                           OPCODE_EVENT};
+        cqr_store_u32(envelope + 5, BODY_SIZE);
+        memcpy(envelope + PROTO_HEADER_SIZE, body, BODY_SIZE);
         node_conn_push(conn, envelope, sizeof envelope);
     }
     if (strike->fault != NULL && deliver_fault(conn, strike->fault))

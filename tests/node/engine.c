@@ -112,7 +112,8 @@ bool node_run_batch(struct query *query, uint8_t kind, struct batch_part *parts,
 
 struct statement *node_understand(struct query *query, cqlring_bytes text, struct node_arena *arena)
 {
-    if ((uint32_t)text.size > query->engine->options->statement_size_max) {
+    if ((uint32_t)text.size > query->engine->options->statement_size_max &&
+        !query->engine->bootstrapping) {
         (void)node_query_fail(query, ERROR_INVALID, "The statement is too large");
         return NULL;
     }

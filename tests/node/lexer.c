@@ -140,7 +140,12 @@ static const uint8_t *unit_duration(const uint8_t *at, const uint8_t *end)
         const uint8_t *unit = at;
         while (at < end && (is_letter(*at) || *at >= 0x80))
             ++at;
-        if (at == unit || at - unit > 3 || *unit == 'e' || *unit == 'E')
+        static const char *const units[] = {"y", "mo", "w",  "d",         "h", "m",
+                                            "s", "ms", "us", "\xC2\xB5s", "ns"};
+        bool known = false;
+        for (size_t i = 0; i < sizeof units / sizeof units[0]; ++i)
+            known = known || node_slice_is_nocase(slice_of(unit, (size_t)(at - unit)), units[i]);
+        if (!known)
             return NULL;
         any = true;
     }

@@ -96,14 +96,13 @@ static bool put_decimal(cqlring_bytes text, struct out *out)
     bool fine = any && text.size <= LITERAL_MAX;
     if (fine && i < text.size) {
         int64_t exponent = 0;
-        bool plus = (slice_data(text)[i] == 'e' || slice_data(text)[i] == 'E') &&
-                    i + 1 < text.size && slice_data(text)[i + 1] == '+';
-        fine = (slice_data(text)[i] == 'e' || slice_data(text)[i] == 'E') &&
-               to_int64(
-                   slice_of(slice_data(text) + i + 1 + plus, (size_t)(text.size - i - 1 - plus)),
-                   &exponent) &&
-               exponent > -1000000 && exponent < 1000000;
+        uint8_t letter = slice_data(text)[i++];
+        i += i < text.size && slice_data(text)[i] == '+';
+        cqlring_bytes rest = slice_of(slice_data(text) + i, (size_t)(text.size - i));
+        fine = (letter == 'e' || letter == 'E') && to_int64(rest, &exponent) &&
+               exponent >= -INT32_MAX && exponent <= INT32_MAX;
         scale -= exponent;
+        fine = fine && scale == (int32_t)scale;
     }
     if (fine) {
         out_u32(out, (uint32_t)(int32_t)scale);

@@ -21,7 +21,7 @@ static void poke(void *context, uint64_t argument)
     (void)argument;
     if (run->future == NULL)
         return;
-    run->poked = true;
+    run->source_poked = run->sink_poked = true;
     cqlring_job_poke(run->future);
 }
 
@@ -72,7 +72,7 @@ static int32_t later(struct job_run *run, int64_t now_us, int64_t *wake_at_us)
 {
     int64_t in_us = chance_percent(&run->chance, 50) ? chance_between(&run->chance, 1, 2000) : chance_between(&run->chance, 1, 300000);
     run->waits = true;
-    run->poked = false;
+    run->source_poked = false;
     run->wake_us = INT64_MAX;
     if (chance_percent(&run->chance, 60)) {
         *wake_at_us = run->wake_us = now_us + in_us;
@@ -92,14 +92,14 @@ static int32_t next(cqlring_row *rows, uint32_t capacity, int64_t now_us, int64_
     world_check(!run->over, "the source is asked after its end");
     world_check(capacity >= 1 && capacity <= 256 && capacity <= window_of(run), "the source is asked for %u rows", capacity);
     world_check(now_us <= world.now_us && now_us > world.now_us - 1000000, "the source is told a wrong time");
-    world_check(!run->waits || run->poked || now_us >= run->wake_us, "the source said LATER and is asked %" PRId64 " us too early", run->wake_us - now_us);
+    world_check(!run->waits || run->source_poked || now_us >= run->wake_us, "the source said LATER and is asked %" PRId64 " us too early", run->wake_us - now_us);
     run->waits = false;
     if (chance_percent(&run->chance, how->source_later_percent))
         return later(run, now_us, wake_at_us);
     if (run->given == how->source_fail_at) {
         run->over = run->failed = true;
         memset(error, 0, sizeof *error);
-        error->status = CQLRING_DECODE;
+        error->status = CQLRING_TYPE;
         strcpy(error->message, "the file ends in the middle of a line");
         return CQLRING_SOURCE_FAILED;
     }
@@ -166,6 +166,15 @@ static void on_request(struct ledger *ledger, struct entry *entry, bool first)
 
 /* --- sink -------------------------------------------------------------------------------------------------------- */
 
+/* Pages that end early are told by whoever reads them: their framing is intact. */
+static bool is_damaged(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->fault_count; i++)
+        if (strncmp(plan->faults[i], "truncated", 9) == 0)
+            return true;
+    return false;
+}
+
 static void page_check(struct job_run *run, const cqlring_completion *completion, uint32_t row)
 {
     struct entry *entry = &run->ledger.entries[row];
@@ -175,19 +184,27 @@ static void page_check(struct job_run *run, const cqlring_completion *completion
     cqlring_bytes cells[64];
     uint32_t from = 0, count = 0;
     cqlring_error error;
-    while (cqlring_result_rows(completion->result, from, cells, 32, &count, &error) == CQLRING_OK && count > 0) {
+    for (;;) {
+        cqlring_status status = cqlring_result_rows(completion->result, from, cells, 32, &count, &error);
+        if (status != CQLRING_OK) {
+            world_check(status == CQLRING_PROTOCOL && is_damaged(run->plan), "reading %u: %s", row, error.message);
+            entry->damaged = true;
+        }
+        if (status != CQLRING_OK || count == 0)
+            break;
         for (uint32_t i = 0; i < count; i++, entry->size++) {
-            world_check(cells[2 * i].size == 4 && cqr_load_u32(cells[2 * i].data) == entry->size, "reading %u: row %u of the partition is missing or twice", row, entry->size);
+            world_check(entry->damaged || (cells[2 * i].size == 4 && cqr_load_u32(cells[2 * i].data) == entry->size), "reading %u: row %u of the partition is missing or twice", row, entry->size);
             cqlring_bytes value = cells[2 * i + 1];
-            world_check(value.size == (int32_t)store_fill_size(partition, entry->size, run->plan->partition_size_max) && store_value_is(partition * 1000 + entry->size, value),
+            world_check(entry->damaged || (value.size == (int32_t)store_fill_size(partition, entry->size, run->plan->partition_size_max) &&
+                                           store_value_is(partition * 1000 + entry->size, value)),
                         "reading %u: row %u has a wrong value", row, entry->size);
         }
         from += count;
     }
-    world_check(!last || entry->size == run->plan->partitions[partition], "reading %u: %u rows, there are %u", row, entry->size, run->plan->partitions[partition]);
+    world_check(!last || entry->damaged || entry->size == run->plan->partitions[partition], "reading %u: %u rows, there are %u", row, entry->size, run->plan->partitions[partition]);
 }
 
-static void accept(struct job_run *run, const cqlring_completion *completion, bool with_result)
+static void row_accept(struct job_run *run, const cqlring_completion *completion, bool with_result)
 {
     uint32_t row = (uint32_t)completion->row;
     bool is_write = run->how->kind == JOB_WRITE;
@@ -211,7 +228,7 @@ static void again_accept(struct job_run *run)
 {
     world_check(run->stopped_outside, "%s: the sink said LATER, and something else is delivered next", run->ledger.what);
     for (uint32_t i = 0; i < run->again_count; i++)
-        accept(run, &run->again[i], false);
+        row_accept(run, &run->again[i], false);
     run->again_count = 0;
 }
 
@@ -221,9 +238,9 @@ static cqlring_verdict deliver(const cqlring_completion *completions, uint32_t c
     const struct job_plan *how = run->how;
     callback_check(run, "the sink");
     world_check(count >= 1 && count <= 256, "%u completions are delivered at once", count);
-    if (run->again_count > 0 && (completions[0].row != run->again[0].row || !run->poked) && run->stopped_outside)
+    if (run->again_count > 0 && (completions[0].row != run->again[0].row || !run->sink_poked) && run->stopped_outside)
         again_accept(run);
-    world_check(run->again_count == 0 || run->poked, "%s: the sink said LATER and is asked again without a poke", run->ledger.what);
+    world_check(run->again_count == 0 || run->sink_poked, "%s: the sink said LATER and is asked again without a poke", run->ledger.what);
     world_check(run->again_count <= count, "%s: the sink said LATER to %u completions and gets %u", run->ledger.what, run->again_count, count);
     for (uint32_t i = 0; i < count; i++) {
         const cqlring_completion *completion = &completions[i];
@@ -239,14 +256,14 @@ static cqlring_verdict deliver(const cqlring_completion *completions, uint32_t c
     }
     run->again_count = 0;
     if (chance_percent(&run->chance, how->sink_later_percent)) {
-        run->poked = false;
+        run->sink_poked = false;
         run->again_count = count;
         memcpy(run->again, completions, count * sizeof *completions);
         world_later(chance_between(&run->chance, 1, 100000), poke, run, 0);
         return CQLRING_LATER;
     }
     for (uint32_t i = 0; i < count; i++)
-        accept(run, &completions[i], true);
+        row_accept(run, &completions[i], true);
     if (run->accepted < how->sink_stop_at)
         return CQLRING_CONTINUE;
     run->stop_said = true;
@@ -255,7 +272,7 @@ static cqlring_verdict deliver(const cqlring_completion *completions, uint32_t c
 
 /* --- from outside ------------------------------------------------------------------------------------------------ */
 
-static void pause(void *context, uint64_t argument)
+static void job_pause(void *context, uint64_t argument)
 {
     struct job_run *run = context;
     if (run->future == NULL)
@@ -263,7 +280,7 @@ static void pause(void *context, uint64_t argument)
     if (argument == 0) {
         cqlring_job_pause(run->future);
     } else {
-        run->poked = true;
+        run->source_poked = run->sink_poked = true;
         cqlring_job_resume(run->future);
     }
 }
@@ -274,7 +291,7 @@ static void cancel(void *context, uint64_t argument)
     (void)argument;
     if (run->future == NULL)
         return;
-    run->poked = true;
+    run->source_poked = run->sink_poked = true;
     cqlring_future_cancel(run->future);
 }
 
@@ -284,7 +301,7 @@ static void rate(void *context, uint64_t argument)
     (void)argument;
     if (run->future == NULL)
         return;
-    run->poked = true;
+    run->source_poked = run->sink_poked = true;
     cqlring_job_rate(run->future, run->how->rate_then, 0);
 }
 
@@ -298,7 +315,8 @@ void job_prepare(struct job_run *run, struct stage *stage, const struct plan *pl
     run->chance = chance_make(plan->seed, 10 + index);
     ledger_open(&run->ledger, names[index], index, run->how->rows);
     run->ledger.owner = run;
-    run->ledger.silent = !run->how->has_sink || run->how->options.skip_successes || run->how->kind == JOB_READ;
+    run->ledger.silent = !run->how->has_sink || run->how->options.skip_successes;
+    run->ledger.reads = run->how->kind == JOB_READ;
     if (run->how->kind == JOB_WRITE)
         run->ledger.on_request = on_request;
 }
@@ -322,8 +340,8 @@ void job_start(void *context, uint64_t argument)
     if (run->refused)
         return;
     if (how->pause_us >= 0) {
-        world_later(how->pause_us, pause, run, 0);
-        world_later(how->resume_us, pause, run, 1);
+        world_later(how->pause_us, job_pause, run, 0);
+        world_later(how->resume_us, job_pause, run, 1);
     }
     if (how->cancel_us >= 0)
         world_later(how->cancel_us, cancel, run, 0);
@@ -360,7 +378,7 @@ static void silent_judge(struct job_run *run, const cqlring_summary *summary)
     for (uint32_t i = 0; i < run->ledger.count; i++) {
         const struct entry *entry = &run->ledger.entries[i];
         stored += entry->stored;
-        told_failed += entry->told;
+        told_failed += entry->told && entry->outcome != OUTCOME_OK;
         world_check(i < summary->rows || (!entry->seen && !entry->stored), "%s %u was sent, the summary knows of %" PRIu64, run->ledger.what, i, summary->rows);
         if (run->how->has_sink)
             world_check(i >= summary->rows || entry->told || entry->stored, "%s %u was not delivered as a failure and is not in the storage", run->ledger.what, i);
@@ -401,7 +419,7 @@ void job_judge(struct job_run *run)
                     "%s: the job ended well after %" PRIu64 " rows, though its source was not through", run->ledger.what, summary.rows);
     else if (status == CQLRING_CANCELLED && how->cancel_us >= 0)
         (void)0;
-    else if (run->failed && status == CQLRING_DECODE)
+    else if (run->failed && status == CQLRING_TYPE)
         world_check(strstr(error.message, "middle of a line") != NULL, "%s: the source's own words are lost: %s", run->ledger.what, error.message);
     else
         world_check(reached || run->stopped_outside, "%s: the job ended with %s: %s", run->ledger.what, cqlring_status_text(status), error.message);

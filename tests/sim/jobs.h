@@ -24,7 +24,7 @@ struct job_run {
     uint32_t given;
     bool over;                    /* END or FAILED was said */
     bool failed;
-    bool waits, poked;
+    bool waits, source_poked;
     int64_t wake_us;
     uint8_t *memory;
     size_t memory_size;
@@ -34,6 +34,7 @@ struct job_run {
     /* sink */
     uint64_t accepted, failures;  /* rows */
     uint32_t again_count;         /* completions that were answered LATER */
+    bool sink_poked;
     cqlring_completion again[256];
     bool stop_said;
     uint64_t low_water;

@@ -18,6 +18,7 @@ struct entry {
     bool seen;             /* on the wire */
     bool unanswered;       /* on the wire, and no reply yet */
     bool stored;
+    bool damaged;          /* a page of it could not be read to its end */
     uint32_t size;         /* of the value */
     uint32_t requests;     /* times it was on the wire */
     uint32_t pages;        /* completions but the last */
@@ -30,6 +31,7 @@ struct ledger {
     int64_t base;          /* keys are base … base + count − 1 */
     uint32_t count;
     bool silent;           /* outcomes are not told one by one: no sink, or failures only */
+    bool reads;            /* leaves nothing in the storage */
     struct entry *entries;
     uint64_t issued;       /* entries seen on the wire */
     uint64_t bytes_unanswered;

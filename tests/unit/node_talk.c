@@ -146,7 +146,8 @@ static void unwrap(struct talk *talk, uint8_t **plain, size_t *plain_size)
         *plain_size += size;
         at += header.header_size + (size_t)header.wire_size + CQR_SEGMENT_TRAILER_SIZE;
     }
-    memmove(talk->bytes, talk->bytes + at, talk->size - at);
+    if (at > 0)
+        memmove(talk->bytes, talk->bytes + at, talk->size - at);
     talk->size -= at;
 }
 
@@ -157,7 +158,8 @@ bool talk_take(struct talk *talk)
         unwrap(talk, &talk->plain, &talk->plain_size);
     } else {
         talk->plain = realloc(talk->plain, talk->plain_size + talk->size + 1);
-        memcpy(talk->plain + talk->plain_size, talk->bytes, talk->size);
+        if (talk->size > 0)
+            memcpy(talk->plain + talk->plain_size, talk->bytes, talk->size);
         talk->plain_size += talk->size;
         talk->size = 0;
     }

@@ -294,8 +294,8 @@ START_TEST(whole_tables_are_scanned_by_token)
     /* Slices of the ring are the whole. */
     uint32_t sum = 0;
     for (int i = 0; i < 8; ++i) {
-        int64_t low = INT64_MIN + i * (INT64_MAX / 4),
-                high = i == 7 ? INT64_MAX : INT64_MIN + (i + 1) * (INT64_MAX / 4);
+        int64_t low = (int64_t)((uint64_t)i << 61) ^ INT64_MIN;
+        int64_t high = i == 7 ? INT64_MAX : (int64_t)((uint64_t)(i + 1) << 61) ^ INT64_MIN;
         (void)snprintf(cql, sizeof cql,
                        "SELECT k FROM t WHERE token(k) > %lld AND token(k) <= %lld", (long long)low,
                        (long long)high);
@@ -357,7 +357,7 @@ START_TEST(pages_together_are_the_answer)
         page_through("SELECT k FROM one", size, 60, pages);
     }
     page_through("SELECT c FROM t WHERE p = 3 ORDER BY c DESC", 3, 10, 4);
-    page_through("SELECT c FROM t WHERE p IN (1, 2, 5) AND c > 10 AND c < 50", 4, 21, 6);
+    page_through("SELECT c FROM t WHERE p IN (1, 2, 5) AND c > 10 AND c < 50", 4, 20, 5);
     page_through("SELECT p, c FROM t PER PARTITION LIMIT 3", 2, 18, 9);
     page_through("SELECT p, c FROM t PER PARTITION LIMIT 10", 5000, 60, 1);
     page_through("SELECT p, c FROM t LIMIT 25", 10, 25, 3);
@@ -415,7 +415,7 @@ START_TEST(literals_of_every_type_are_stored)
           "0x550e8400e29b41d4a716446655440000|ü|0xff7f|0x50554d6e29bb11e5b345feff819cdc9f");
     gives(
         "SELECT ip, dt, tm, si, ti, du, v FROM t",
-        "0x00000000000000000000000000000001|0x80000001|0x00000362e96cd604|-1|127|0x010305|0x3f800000c0200000");
+        "0x00000000000000000000000000000001|0x80000001|0x00000362d417ae04|-1|127|0x010305|0x3f800000c0200000");
     fails("INSERT INTO t (k, i) VALUES (1, 2147483648)", 0x2200,
           "Invalid INTEGER constant (2147483648)");
     fails("INSERT INTO t (k, ti) VALUES (1, 200)", 0x2200, "Invalid INTEGER constant");

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Every allocation of the library fails once, in turn, under each public call: the call or its future says NO_MEMORY (or the
+   library gets on without), nothing hangs, nothing leaks, and the next try succeeds. Each step is repeated with the first, second,
+   third … allocation from its beginning failing, until it runs through without one being failed. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow.h"
+#include "serialize/mem.h"
+
+/* ctest: timeout=240 */
+
+enum { TRIES_MAX = 2000, WAIT_US = 20000000 };
+
+/* One step: does its thing; true when it succeeded. Runs with the n-th allocation failing, then without. */
+typedef bool step(struct flow *flow, cqlring_error *error);
+
+static const char *running;
+static uint64_t running_n;
+
+static uint64_t sweep(struct flow *flow, const char *name, step *what)
+{
+    for (uint64_t n = 1; n < TRIES_MAX; n++) {
+        cqlring_error error;
+        memset(&error, 0, sizeof error);
+        running = name;
+        running_n = n;
+        cqr_mem_fail_at(n, 0);
+        bool succeeded = what(flow, &error);
+        uint64_t failed = cqr_mem_failed_count();
+        cqr_mem_fail_at(0, 0);
+        if (failed == 0) {
+            ck_assert_msg(succeeded, "%s without a failing allocation: %s", name, error.message);
+            return n;
+        }
+        /* a failure may be survived, never be something else than it is */
+        if (!succeeded)
+            ck_assert_msg(error.status != CQLRING_OK, "%s, allocation %lu failed: no status", name, (unsigned long)n);
+    }
+    ck_abort_msg("%s: no end of allocations", name);
+    return 0;
+}
+
+static bool done(cqlring_status status, cqlring_future **out, cqlring_error *error)
+{
+    cqlring_future *future = *out;
+    if (status != CQLRING_OK)
+        return false;
+    status = cqlring_future_wait(future, WAIT_US, error);
+    ck_assert_msg(cqlring_future_ready(future), "%s hangs when allocation %lu fails", running, (unsigned long)running_n);
+    cqlring_future_release(future);
+    return status == CQLRING_OK;
+}
+
+static bool step_runtime(struct flow *flow, cqlring_error *error)
+{
+    cqlring_runtime *runtime = NULL;
+    if (cqlring_runtime_create(&flow->runtime_options, &runtime, error) != CQLRING_OK)
+        return false;
+    flow_ok(cqlring_runtime_destroy(runtime));
+    return true;
+}
+
+static bool step_open(struct flow *flow, cqlring_error *error)
+{
+    cqlring_cluster *cluster = NULL;
+    cqlring_session *session = NULL;
+    cqlring_session_options options = {.struct_size = sizeof options, .keyspace = "ks"};
+    if (cqlring_cluster_open_sync(flow->runtime, &flow->options, &cluster, error) != CQLRING_OK)
+        return false;
+    cqlring_status status = cqlring_session_open_sync(cluster, &options, &session, error);
+    cqlring_session_release(session);
+    cqlring_cluster_release(cluster);
+    return status == CQLRING_OK;
+}
+
+static bool step_prepare(struct flow *flow, cqlring_error *error)
+{
+    cqlring_prepared *prepared = NULL;
+    if (cqlring_prepare_sync(flow->session, FLOW_SELECT, &prepared, error) != CQLRING_OK)
+        return false;
+    cqlring_prepared_release(prepared);
+    return true;
+}
+
+static cqlring_prepared *insert, *select_all;
+
+static bool step_execute(struct flow *flow, cqlring_error *error)
+{
+    cqlring_bytes values[2] = {flow_bigint(1), {"abcd", 4}};
+    cqlring_payload_entry payload = {{"key", 3}, {"value", 5}};
+    cqlring_execution how = {.struct_size = sizeof how, .payload = &payload, .payload_count = 1};
+    cqlring_request request = {.session = flow->session, .prepared = insert, .values = values, .value_count = 2, .execution = &how};
+    cqlring_future *future = NULL;
+    return done(cqlring_execute(&request, &future, error), &future, error);
+}
+
+static bool step_read(struct flow *flow, cqlring_error *error)
+{
+    cqlring_execution how = {.struct_size = sizeof how, .page_size = 2};
+    cqlring_request request = {.session = flow->session, .prepared = select_all, .execution = &how};
+    cqlring_result *page = NULL, *copy = NULL;
+    if (cqlring_execute_sync(&request, &page, error) != CQLRING_OK)
+        return false;
+    cqlring_future *future = NULL;
+    bool succeeded = true;
+    if (cqlring_result_paging_state(page).data != NULL)
+        succeeded = done(cqlring_next_page(page, NULL, &future, error), &future, error);
+    copy = cqlring_result_detach(page);
+    if (copy == NULL)
+        error->status = CQLRING_NO_MEMORY;
+    cqlring_result_release(page);
+    succeeded = succeeded && copy != NULL && cqlring_result_row_count(copy) == 2;
+    cqlring_result_release(copy);
+    return succeeded;
+}
+
+static bool step_error(struct flow *flow, cqlring_error *error)
+{
+    cqlring_request request = {.session = flow->session, .cql = cqlring_text("SELECT nonsense FROM nowhere.at_all")};
+    cqlring_status status = cqlring_execute_sync(&request, NULL, error);
+    ck_assert_int_ne(status, CQLRING_OK);
+    return status == CQLRING_SERVER;
+}
+
+static bool step_batch(struct flow *flow, cqlring_error *error)
+{
+    cqlring_bytes values[2] = {flow_bigint(2), {"abcd", 4}};
+    cqlring_batch_child children[2] = {{.prepared = insert, .values = values, .value_count = 2}, {.cql = cqlring_text("INSERT INTO ks.t (k) VALUES (7)")}};
+    cqlring_batch batch = {.kind = CQLRING_BATCH_UNLOGGED, .children = children, .count = 2};
+    cqlring_request request = {.session = flow->session, .batch = &batch};
+    return cqlring_execute_sync(&request, NULL, error) == CQLRING_OK;
+}
+
+static bool step_job(struct flow *flow, cqlring_error *error)
+{
+    struct flow_rows rows;
+    struct flow_sink sink;
+    flow_rows_init(&rows, 500, 64);
+    flow_sink_init(&sink, 500);
+    cqlring_source source = flow_source(&rows);
+    cqlring_sink out = flow_sink_of(&sink);
+    cqlring_future *future = NULL;
+    cqlring_job_options options = {.struct_size = sizeof options, .window = 50};
+    cqlring_summary summary = {0};
+    cqlring_status status = cqlring_execute_concurrent(flow->session, &insert, 1, &source, &out, 1, &options, &future, error);
+    if (status == CQLRING_OK) {
+        status = cqlring_future_wait(future, WAIT_US, error);
+        ck_assert_msg(cqlring_future_ready(future), "%s hangs when allocation %lu fails", running, (unsigned long)running_n);
+        cqlring_job_summary(future, &summary);
+        cqlring_future_release(future);
+        ck_assert_uint_eq(sink.last, summary.rows);
+        ck_assert_uint_eq(sink.twice, 0);
+    }
+    if (status == CQLRING_OK && sink.failed > 0) {
+        error->status = CQLRING_NO_MEMORY;
+        status = CQLRING_NO_MEMORY;
+    }
+    flow_rows_fini(&rows);
+    flow_sink_fini(&sink);
+    return status == CQLRING_OK;
+}
+
+static bool step_queue(struct flow *flow, cqlring_error *error)
+{
+    cqlring_queue *queue = NULL;
+    cqlring_queue_options options = {.struct_size = sizeof options, .session = flow->session, .capacity = 8};
+    if (cqlring_queue_open(&options, &queue, error) != CQLRING_OK)
+        return false;
+    cqlring_bytes values[2] = {flow_bigint(3), {"abcd", 4}};
+    cqlring_request requests[4];
+    for (int i = 0; i < 4; i++)
+        requests[i] = (cqlring_request){.session = flow->session, .prepared = insert, .values = values, .value_count = 2};
+    uint32_t accepted = 0, reaped = 0;
+    cqlring_status status = cqlring_queue_submit(queue, requests, 4, &accepted, error), reap = CQLRING_OK;
+    cqlring_completion completions[8];
+    while (reaped < accepted) {
+        uint32_t count = cqlring_queue_reap(queue, completions, 8, 1, WAIT_US, &reap);
+        ck_assert_uint_gt(count, 0);
+        for (uint32_t i = 0; i < count && status == CQLRING_OK; i++)
+            if (completions[i].status != CQLRING_OK)
+                *error = *completions[i].error, status = (cqlring_status)completions[i].status;
+        cqlring_completions_release(completions, count);
+        reaped += count;
+    }
+    cqlring_queue_close(queue);
+    cqlring_queue_release(queue);
+    return status == CQLRING_OK && accepted == 4;
+}
+
+static bool step_close(struct flow *flow, cqlring_error *error)
+{
+    cqlring_session *session = NULL;
+    if (cqlring_session_open_sync(flow->cluster, NULL, &session, error) != CQLRING_OK)
+        return false;
+    cqlring_future *future = NULL;
+    cqlring_status status = cqlring_session_close(session, 1000, &future, error);
+    bool succeeded = done(status, &future, error);
+    cqlring_session_release(session);
+    return succeeded;
+}
+
+START_TEST(each_public_call_survives_every_allocation_failing_in_turn)
+{
+    struct flow flow;
+    flow_init(&flow);
+    flow.options.reconnect_min_us = 1000;
+    flow.options.reconnect_max_us = 5000;
+    flow_start(&flow);
+    sweep(&flow, "runtime_create", step_runtime);
+    flow_open(&flow);
+    insert = flow_prepare(&flow, FLOW_INSERT);
+    select_all = flow_prepare(&flow, "SELECT k, v FROM ks.t");
+    for (int i = 0; i < 6; i++) {
+        char cql[100];
+        snprintf(cql, sizeof cql, "INSERT INTO ks.t (k, v) VALUES (%d, 0x00)", 100 + i);
+        flow_cql(&flow, cql);
+    }
+    sweep(&flow, "cluster_open and session_open", step_open);
+    sweep(&flow, "prepare", step_prepare);
+    sweep(&flow, "execute", step_execute);
+    sweep(&flow, "execute, next_page, detach", step_read);
+    sweep(&flow, "an execute that the server refuses", step_error);
+    sweep(&flow, "batch", step_batch);
+    sweep(&flow, "execute_concurrent", step_job);
+    sweep(&flow, "queue", step_queue);
+    sweep(&flow, "session_close", step_close);
+    cqlring_prepared_release(insert);
+    cqlring_prepared_release(select_all);
+    flow_close(&flow);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("nomem");
+    TCase *tcase = tcase_create("nomem");
+    tcase_set_timeout(tcase, 200);
+    tcase_add_test(tcase, each_public_call_survives_every_allocation_failing_in_turn);
+    suite_add_tcase(suite, tcase);
+    return flow_main(suite);
+}
