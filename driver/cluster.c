@@ -297,6 +297,13 @@ static void open_dispose(cqlring_future *future)
     cqr_runtime_release(runtime);
 }
 
+void cqr_cluster_version_lower(struct cqlring_cluster *cluster, uint8_t version)
+{
+    unsigned current = atomic_load_explicit(&cluster->version, memory_order_relaxed);
+    while (version < current && !atomic_compare_exchange_weak_explicit(&cluster->version, &current, version, memory_order_relaxed, memory_order_relaxed)) {
+    }
+}
+
 void cqr_cluster_opened(struct cqlring_cluster *cluster, struct failure *failure)
 {
     struct opening *opening = cluster->opening;

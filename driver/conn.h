@@ -86,6 +86,7 @@ struct conn_writer {
     bool suspect;
     bool probing;                    /* an OPTIONS of ours is under way */
     bool replaced;                   /* we gave it up ourselves though the node is well: another one at once */
+    bool gone;                       /* the reader said DOWN: nothing may be put here, though the state is still UP */
     bool shut;                       /* shutdown was called, because of */
     cqlring_status shut_status;
     char shut_text[200];
@@ -150,6 +151,7 @@ struct conn {
     enum compression compression;
     struct shard_info shard;
     uint8_t version_next;            /* DOWN because the version was refused: try this one; 0: no */
+    uint8_t version_perhaps;         /* DOWN without a word in answer to our first: that may be how the version is refused */
     cqlring_status down_status;
     int32_t down_code;
     char down_text[300];

@@ -351,7 +351,7 @@ void cqr_writer_shut(struct conn *conn, cqlring_status status, const char *why)
 bool cqr_writer_has_room(const struct conn *conn)
 {
     const struct conn_writer *writer = &conn->writer;
-    if (writer->state != WRITER_UP || writer->shut || writer->in_flight >= writer->in_flight_max || writer->stream_free == 0)
+    if (writer->state != WRITER_UP || writer->shut || writer->gone || writer->in_flight >= writer->in_flight_max || writer->stream_free == 0)
         return false;
     if (writer->span_count > SPANS_MAX - 8)
         return false;

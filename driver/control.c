@@ -43,6 +43,7 @@ struct control {
     struct resolution resolution;
     struct resolved_address *candidates;
     uint32_t candidate_count, at;
+    uint8_t version_try;          /* the candidate closed without a word: a lower version with it, once; 0: the cluster's */
     uint32_t rounds;              /* rounds over all candidates that failed, since the last success */
     char failures[400];
     cqlring_status failure_status;
@@ -119,7 +120,7 @@ static void connect_candidate(struct control *control)
         if (candidate->point < cluster->point_count && !cqr_address_from_literal(&literal, cluster->points[candidate->point].host, 1))
             name = cluster->points[candidate->point].host;
         control->config = cluster->config;
-        control->config.version = (uint8_t)atomic_load_explicit(&cluster->version, memory_order_relaxed);
+        control->config.version = control->version_try != 0 ? control->version_try : (uint8_t)atomic_load_explicit(&cluster->version, memory_order_relaxed);
         control->config.register_events = true;
         struct conn_request request = {.cluster = cluster,
                                        .address = candidate->address,
@@ -325,6 +326,9 @@ static void link_changed(struct lane *lane, struct pool_link *link, bool up)
     if (control->state == CONTROL_STOPPED)
         return;
     if (up) {
+        if (control->version_try != 0) /* so that was it */
+            cqr_cluster_version_lower(control->cluster, control->version_try);
+        control->version_try = 0;
         control->old_peers = false;
         read_all(control);
         return;
@@ -333,6 +337,13 @@ static void link_changed(struct lane *lane, struct pool_link *link, bool up)
         connect_candidate(control); /* the same one, in a lower version */
         return;
     }
+    /* only while nothing has ever been agreed: later it is a drained or dying node that closes (RC-24) */
+    if (control->state == CONTROL_AWAIT_CONNECTION && control->cluster->opening != NULL && control->version_try == 0 && link->perhaps_version != 0) {
+        control->version_try = link->perhaps_version;
+        connect_candidate(control);
+        return;
+    }
+    control->version_try = 0;
     note_failure(control, link->last_status, link->last_text);
     results_drop(control);
     cqr_wheel_disarm(&control->lane->wheel, &control->timer);

@@ -240,8 +240,8 @@ typedef struct cqlring_column {
     const cqlring_type *type;     /* lives with the prepared statement or result it came from */
 } cqlring_column;
 
-/* Single flight per cluster, keyspace and text: the same text gives the same statement. Re-prepared on nodes that do not
-   know it, inside the driver. how: keyspace (v5), timeout_us and payload are used; NULL: the session's. */
+/* The same text in the same keyspace gives the same statement on all sessions of a cluster; a session asks for it once,
+   however many threads want it at the same time. Re-prepared on nodes that do not know it, inside the driver. how: keyspace (v5), timeout_us and payload are used; NULL: the session's. */
 CQLRING_API cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, const cqlring_execution *how, cqlring_future **future, cqlring_error *error);
 CQLRING_API cqlring_status cqlring_prepare_sync(cqlring_session *session, const char *cql, cqlring_prepared **prepared, cqlring_error *error);
 CQLRING_API void cqlring_prepared_release(cqlring_prepared *prepared);

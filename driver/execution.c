@@ -33,6 +33,14 @@ static cqlring_status option_check(const cqlring_execution *execution, const str
         return cqr_error(error, CQLRING_INVALID, "execution options: page_size is -1 (unpaged), 0 (the default) or rows");
     if (execution->payload_count > 65535 || (execution->payload_count > 0 && execution->payload == NULL))
         return cqr_error(error, CQLRING_INVALID, "execution options: payload of %u entries (65535 at most)", execution->payload_count);
+    for (uint32_t i = 0; i < execution->payload_count; i++) {
+        const cqlring_payload_entry *entry = &execution->payload[i];
+        if (entry->key.size < 0 || entry->key.size > 65535 || (entry->key.size > 0 && entry->key.data == NULL))
+            return cqr_error(error, CQLRING_INVALID, "execution options: payload entry %u has a key of %d bytes (65535 at most)", i, entry->key.size);
+        if (entry->value.size < CQLRING_NULL || (entry->value.size > 0 && entry->value.data == NULL))
+            return cqr_error(error, CQLRING_INVALID, "execution options: payload entry %u: a value's size is that of its data or CQLRING_NULL, not %d", i,
+                             entry->value.size);
+    }
     unsigned version = atomic_load_explicit(&((struct cqlring_cluster *)(uintptr_t)cluster)->version, memory_order_relaxed);
     if (execution->now_in_seconds != 0 && version < PROTO_V5)
         return cqr_error(error, CQLRING_INVALID, "execution options: now_in_seconds needs protocol v5, this cluster speaks v%u", version);
@@ -163,6 +171,7 @@ static bool is_select(cqlring_bytes cql)
 }
 
 struct shape {
+    struct statement_version *version; /* EXECUTE: what the cells were checked against */
     uint8_t opcode;
     bool is_read;
     uint64_t values_size;
@@ -205,7 +214,8 @@ static cqlring_status request_shape(const cqlring_request *request, const uint8_
         return batch_shape(request->batch, request->session->cluster, shape, error);
     }
     if (request->prepared != NULL) {
-        const struct statement_version *version = cqr_prepared_version(request->prepared);
+        struct statement_version *version = cqr_prepared_version(request->prepared);
+        shape->version = version;
         shape->opcode = OPCODE_EXECUTE;
         shape->is_read = version->is_read;
         shape->prepared_count = 1;
@@ -230,6 +240,40 @@ static cqlring_status request_shape(const cqlring_request *request, const uint8_
     if (status == CQLRING_OK && request->value_count > 0)
         shape->values_size = values_size(request->values, request->value_count);
     return status;
+}
+
+static uint64_t payload_size(const struct query_params *params)
+{
+    uint64_t size = 0;
+    for (uint32_t i = 0; i < params->payload_count; i++) {
+        const struct string_pair *pair = &params->payload[i];
+        size += sizeof *pair + (uint64_t)pair->key.size + (uint64_t)(pair->value.size > 0 ? pair->value.size : 0);
+    }
+    return size;
+}
+
+/* The payload moves to `room`: the pairs, then what they point at. Returns where that ends. */
+static uint8_t *payload_copy(struct query_params *params, void *room)
+{
+    if (params->payload_count == 0) {
+        params->payload = NULL;
+        return room;
+    }
+    struct string_pair *pairs = room;
+    uint8_t *at = (uint8_t *)(pairs + params->payload_count);
+    for (uint32_t i = 0; i < params->payload_count; i++) {
+        pairs[i] = params->payload[i];
+        cqlring_bytes *const parts[2] = {&pairs[i].key, &pairs[i].value};
+        for (int part = 0; part < 2; part++) {
+            uint32_t size = parts[part]->size > 0 ? (uint32_t)parts[part]->size : 0;
+            if (size > 0)
+                memcpy(at, parts[part]->data, size);
+            parts[part]->data = at;
+            at += size;
+        }
+    }
+    params->payload = pairs;
+    return at;
 }
 
 static void token_of(struct request_body *body, const struct statement_version *version, const cqlring_bytes *values)
@@ -287,16 +331,7 @@ static cqlring_status body_make(const cqlring_request *request, const uint8_t *e
     if (status != CQLRING_OK)
         return status;
     uint64_t text_size = shape.opcode == OPCODE_QUERY ? (uint64_t)request->cql.size : 0;
-    uint64_t extra = 0;
-    for (uint32_t i = 0; i < plan.params.payload_count; i++) {
-        const struct string_pair *pair = &plan.params.payload[i];
-        if (pair->key.size < 0 || pair->key.size > 65535 || (pair->key.size > 0 && pair->key.data == NULL))
-            return cqr_error(error, CQLRING_INVALID, "payload entry %u: a key of %d bytes (65535 at most)", i, pair->key.size);
-        if (pair->value.size < CQLRING_NULL || (pair->value.size > 0 && pair->value.data == NULL))
-            return cqr_error(error, CQLRING_INVALID, "payload entry %u: a value's size is that of its data or CQLRING_NULL, not %d", i, pair->value.size);
-        extra += sizeof *pair + (uint64_t)pair->key.size + (uint64_t)(pair->value.size > 0 ? pair->value.size : 0);
-    }
-    extra += (uint64_t)plan.params.keyspace.size;
+    uint64_t extra = payload_size(&plan.params) + (uint64_t)plan.params.keyspace.size;
     if (plan.params.paging_state.data != NULL)
         extra += (uint64_t)plan.params.paging_state.size;
     uint64_t total = text_size + shape.values_size + extra;
@@ -314,20 +349,7 @@ static cqlring_status body_make(const cqlring_request *request, const uint8_t *e
     body->size = (uint32_t)total;
     body->prepared = (struct cqlring_prepared **)(void *)(body + 1);
     body->versions = (struct statement_version **)(void *)(body->prepared + shape.prepared_count);
-    struct string_pair *pairs = (struct string_pair *)(void *)(body->versions + shape.prepared_count);
-    uint8_t *at = (uint8_t *)(pairs + plan.params.payload_count);
-    for (uint32_t i = 0; i < plan.params.payload_count; i++) {
-        pairs[i] = plan.params.payload[i];
-        if (pairs[i].key.size > 0)
-            memcpy(at, pairs[i].key.data, (size_t)pairs[i].key.size);
-        pairs[i].key.data = at;
-        at += pairs[i].key.size;
-        if (pairs[i].value.size > 0)
-            memcpy(at, pairs[i].value.data, (size_t)pairs[i].value.size);
-        pairs[i].value.data = at;
-        at += pairs[i].value.size > 0 ? pairs[i].value.size : 0;
-    }
-    body->plan.params.payload = plan.params.payload_count > 0 ? pairs : NULL;
+    uint8_t *at = payload_copy(&body->plan.params, body->versions + shape.prepared_count);
     if (plan.params.keyspace.size > 0) {
         memcpy(at, plan.params.keyspace.data, (size_t)plan.params.keyspace.size);
         body->plan.params.keyspace.data = at;
@@ -357,7 +379,7 @@ static cqlring_status body_make(const cqlring_request *request, const uint8_t *e
     body->values = at;
     body->values_size = writer.size;
     if (shape.opcode == OPCODE_EXECUTE) {
-        body->version = cqr_prepared_version(request->prepared);
+        body->version = shape.version;
         body->prepared[body->prepared_count++] = cqr_prepared_retain(request->prepared);
         if (encoded != NULL)
             token_of_encoded(body, body->version, encoded, encoded_size);
@@ -382,19 +404,24 @@ cqlring_status cqr_body_make_encoded(const cqlring_request *request, const uint8
     return body_make(request, values, size, body, error);
 }
 
-struct request_body *cqr_body_make_own(uint8_t opcode, cqlring_bytes text, int64_t timeout_us)
+struct request_body *cqr_body_make_prepare(cqlring_bytes cql, const struct op_plan *plan)
 {
-    struct request_body *body = cqr_mem_zalloc(sizeof *body + (size_t)text.size);
+    struct request_body *body = cqr_mem_zalloc(sizeof *body + (size_t)payload_size(&plan->params) + (size_t)cql.size);
     if (body == NULL)
         return NULL;
     atomic_init(&body->references, 1);
-    body->plan.opcode = opcode;
-    body->plan.timeout_us = timeout_us;
+    body->plan.opcode = OPCODE_PREPARE;
+    body->plan.session = plan->session;
+    body->plan.timeout_us = plan->timeout_us;
     body->plan.attempt_timeout_us = -1;
-    body->plan.is_read = true;
+    body->plan.is_read = body->plan.idempotent = body->plan.retry = true;
     body->plan.params.consistency = CQLRING_ONE;
-    memcpy(body + 1, text.data, (size_t)text.size);
-    body->text = (cqlring_bytes){body + 1, text.size};
+    body->plan.params.payload = plan->params.payload;
+    body->plan.params.payload_count = plan->params.payload_count;
+    uint8_t *at = payload_copy(&body->plan.params, body + 1);
+    memcpy(at, cql.data, (size_t)cql.size);
+    body->text = (cqlring_bytes){at, cql.size};
+    body->session = cqr_session_retain(plan->session);
     return body;
 }
 

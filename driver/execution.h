@@ -59,8 +59,8 @@ struct execution {
 cqlring_status cqr_body_make(const cqlring_request *request, struct request_body **body, cqlring_error *error);
 /* Values already encoded ([short n] and n [value]s). */
 cqlring_status cqr_body_make_encoded(const cqlring_request *request, const uint8_t *values, uint32_t size, struct request_body **body, cqlring_error *error);
-/* The driver's own text: QUERY or PREPARE. */
-struct request_body *cqr_body_make_own(uint8_t opcode, cqlring_bytes text, int64_t timeout_us);
+/* A PREPARE of plan's session, with its payload and time-out. NULL: out of memory. */
+struct request_body *cqr_body_make_prepare(cqlring_bytes cql, const struct op_plan *plan);
 /* The same request from another page on; holds `first` for its bytes. NULL: out of memory. */
 struct request_body *cqr_body_page(struct request_body *first, const struct op_plan *plan, cqlring_bytes paging_state);
 struct request_body *cqr_body_retain(struct request_body *body);

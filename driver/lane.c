@@ -8,9 +8,10 @@
 
 #include "driver/execution.h"
 #include "driver/lane.h"
+#include "driver/result.h"
 #include "driver/runtime.h"
 
-enum { RECEIVE_KEEP = 2, UNPACK_KEEP = 2, RING_SPARE = 64, OWN_SPARE = 64 };
+enum { RECEIVE_KEEP = 2, UNPACK_KEEP = 16, RESULT_KEEP = 1024, RING_SPARE = 64, OWN_SPARE = 64 };
 
 static _Thread_local struct lane *current;   /* whose submitter's turn this thread is in */
 static _Thread_local bool library_thread;
@@ -61,7 +62,8 @@ cqlring_status cqr_lane_init(struct lane *lane, struct runtime_core *runtime, ui
     cqr_park_init(&lane->reactor_park, lane->poller);
     cqr_park_init(&lane->park, runtime->threads == CQLRING_THREADS_SPLIT ? NULL : lane->poller);
     lane->receive_pool = cqr_pool_create(RECEIVE_BLOCK_SIZE, RECEIVE_KEEP);
-    lane->unpack_pool = cqr_pool_create(64 << 10, UNPACK_KEEP);
+    lane->unpack_pool = cqr_pool_create(16 << 10, UNPACK_KEEP);
+    lane->result_pool = cqr_pool_create(sizeof(cqlring_result), RESULT_KEEP);
     lane->ops = cqr_mem_array(lane->op_count, sizeof *lane->ops);
     lane->scratch = cqr_mem_alloc(SCRATCH_SIZE);
     lane->compress = cqr_compress_state_create();
@@ -73,7 +75,7 @@ cqlring_status cqr_lane_init(struct lane *lane, struct runtime_core *runtime, ui
         commands *= 2;
     lane->commands.mask = commands - 1;
     lane->commands.entries = cqr_mem_array(commands, sizeof *lane->commands.entries);
-    if (lane->receive_pool == NULL || lane->unpack_pool == NULL || lane->ops == NULL || lane->scratch == NULL || lane->compress == NULL ||
+    if (lane->receive_pool == NULL || lane->unpack_pool == NULL || lane->result_pool == NULL || lane->ops == NULL || lane->scratch == NULL || lane->compress == NULL ||
         lane->commands.entries == NULL || cqr_ring_init(&lane->completions, ring) != CQLRING_OK)
         return cqr_error(error, CQLRING_NO_MEMORY, "lane %u: out of memory for %u requests under way", index, lane->op_count);
     return CQLRING_OK;
@@ -87,6 +89,7 @@ void cqr_lane_fini(struct lane *lane)
     cqr_block_release(lane->receive_block);
     cqr_pool_close(lane->receive_pool);
     cqr_pool_close(lane->unpack_pool);
+    cqr_pool_close(lane->result_pool);
     while (lane->send_free != NULL) {
         struct send_block *next = lane->send_free->next;
         cqr_mem_free(lane->send_free);
@@ -103,7 +106,7 @@ void cqr_lane_fini(struct lane *lane)
     lane->poller = NULL;
     lane->ops = NULL;
     lane->receive_block = NULL;
-    lane->receive_pool = lane->unpack_pool = NULL;
+    lane->receive_pool = lane->unpack_pool = lane->result_pool = NULL;
     lane->scratch = NULL;
     lane->compress = NULL;
     lane->squeeze = NULL;

@@ -89,6 +89,7 @@ struct lane {
     int64_t exec_due_us;             /* when the first of them has to be looked at: deadline, cancel, close */
     struct session_close *closes;    /* sessions that are draining */
     uint64_t random;
+    struct block_pool *result_pool;  /* results' own memory */
     struct block_pool *unpack_pool;  /* v4 bodies that came compressed */
     struct compress_state *compress;
     struct reprepare *reprepares;    /* statements being prepared again */

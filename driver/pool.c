@@ -203,14 +203,6 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
     opening_check(pool);
 }
 
-/* The version was refused: every connection of the cluster steps down. */
-static void version_lower(struct cqlring_cluster *cluster, uint8_t version)
-{
-    unsigned current = atomic_load_explicit(&cluster->version, memory_order_relaxed);
-    while (version < current && !atomic_compare_exchange_weak_explicit(&cluster->version, &current, version, memory_order_relaxed, memory_order_relaxed)) {
-    }
-}
-
 void cqr_link_down(struct lane *lane, struct conn *conn)
 {
     struct pool_link *link = conn->home;
@@ -234,9 +226,10 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
     snprintf(link->last_text, sizeof link->last_text, "%s", conn->writer.shut ? conn->writer.shut_text : conn->down_text);
     struct cqlring_cluster *cluster = cluster_of(link);
     if (conn->version_next != 0 && !was_up)
-        version_lower(cluster, conn->version_next);
+        cqr_cluster_version_lower(cluster, conn->version_next);
     if (link->pool == NULL) {
         link->retry_version = conn->version_next != 0;
+        link->perhaps_version = conn->version_perhaps;
         link->changed(lane, link, false);
         return;
     }

@@ -470,15 +470,25 @@ void cqr_reprepare(struct lane *lane, struct op *op, struct cqlring_prepared *pr
 
 /* ---- prepare ---- */
 
-static void waiters_end(struct cqlring_prepared *prepared, const struct failure *failure)
+/* Those of one session: each session asks for itself, so that none waits, or is called, beyond its own close. */
+static void waiters_end(struct cqlring_prepared *prepared, const struct cqlring_session *session, const struct failure *failure)
 {
     struct cqlring_cluster *cluster = prepared->cluster;
+    struct prepare_waiter *waiter = NULL;
     pthread_mutex_lock(&cluster->lock);
-    struct prepare_waiter *waiter = prepared->waiters;
-    prepared->waiters = NULL;
+    for (struct prepare_waiter **at = &prepared->waiters; *at != NULL;) {
+        struct prepare_waiter *other = *at;
+        if (other->execution->body->session != session) {
+            at = &other->next;
+            continue;
+        }
+        *at = other->next;
+        other->next = waiter;
+        waiter = other;
+    }
     if (failure == NULL)
         prepared->ready = true;
-    else
+    else if (!prepared->ready && prepared->waiters == NULL)
         cache_remove(prepared); /* the next one asks again */
     pthread_mutex_unlock(&cluster->lock);
     while (waiter != NULL) {
@@ -502,15 +512,16 @@ static void waiters_end(struct cqlring_prepared *prepared, const struct failure 
 static void prepare_finished(struct lane *lane, struct execution *execution, struct op *op)
 {
     struct cqlring_prepared *prepared = execution->context;
+    const struct cqlring_session *session = execution->body->session;
     struct statement_version *version;
     struct failure *failure = NULL;
     (void)lane;
     if (op->status != CQLRING_OK)
-        waiters_end(prepared, op->failure);
+        waiters_end(prepared, session, op->failure);
     else if (cqr_prepared_learn(prepared, &op->conn->dialect, op->reply_body, &version, &failure) != CQLRING_OK)
-        waiters_end(prepared, failure);
+        waiters_end(prepared, session, failure);
     else
-        waiters_end(prepared, NULL);
+        waiters_end(prepared, session, NULL);
     if (failure != NULL)
         cqr_failure_free(&failure->error);
     cqlring_prepared_release(prepared); /* the asking's own reference */
@@ -571,15 +582,10 @@ cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, cons
     cqlring_status status = cqr_plan_make(&plan, session, how, error);
     if (status != CQLRING_OK)
         return status;
-    struct request_body *body = cqr_body_make_own(OPCODE_PREPARE, cql, plan.timeout_us);
+    struct request_body *body = cqr_body_make_prepare(cql, &plan);
     struct prepare_waiter *waiter = cqr_mem_zalloc(sizeof *waiter);
     struct execution *execution = NULL;
     if (body != NULL) {
-        body->session = cqr_session_retain(session);
-        body->plan.session = session;
-        body->plan.retry = true;
-        body->plan.idempotent = true;
-        body->plan.params.tracing = false;
         execution = cqr_execution_make(cluster->runtime, body, FUTURE_PREPARED);
         if (execution == NULL)
             cqr_body_release(body);
@@ -597,13 +603,15 @@ cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, cons
     while (prepared != NULL && (prepared->hash != hash || prepared->text_size != (uint32_t)cql.size || strcmp(prepared->keyspace, keyspace) != 0 ||
                                 prepared->request_keyspace != request_keyspace || memcmp(prepared->text, cql.data, prepared->text_size) != 0))
         prepared = prepared->next;
-    bool known = prepared != NULL, ready = false;
+    bool known = prepared != NULL, ready = false, asked = false;
     if (!known)
         prepared = statement_make(cluster, keyspace, cql, hash, request_keyspace);
     else
         cqr_prepared_retain(prepared);
     if (prepared != NULL) {
         ready = prepared->ready;
+        for (const struct prepare_waiter *other = prepared->waiters; other != NULL && !asked; other = other->next)
+            asked = other->execution->body->session == session;
         if (!ready) {
             waiter->next = prepared->waiters;
             prepared->waiters = waiter;
@@ -623,31 +631,32 @@ cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, cons
         cqr_future_complete(&execution->future);
         return CQLRING_OK;
     }
-    if (known) { /* somebody else's PREPARE is under way: waiters_end completes this future too */
+    if (known && asked) { /* this session's PREPARE is under way: waiters_end completes this future too */
         cqlring_prepared_release(prepared);
         return CQLRING_OK;
     }
     /* the asking is an execution of its own: the caller's future may be released before it ends */
-    struct request_body *asked = cqr_body_retain(body);
-    asked->plan.params.keyspace = request_keyspace ? (cqlring_bytes){prepared->keyspace, (int32_t)strlen(prepared->keyspace)} : (cqlring_bytes){NULL, 0};
-    struct execution *asking = cqr_execution_make(cluster->runtime, asked, FUTURE_EXECUTE);
+    struct request_body *question = cqr_body_retain(body);
+    question->plan.params.keyspace = request_keyspace ? (cqlring_bytes){prepared->keyspace, (int32_t)strlen(prepared->keyspace)} : (cqlring_bytes){NULL, 0};
+    struct execution *asking = cqr_execution_make(cluster->runtime, question, FUTURE_EXECUTE);
     if (asking == NULL) {
-        cqr_body_release(asked);
+        cqr_body_release(question);
         struct failure *failure = cqr_failure_make(CQLRING_NO_MEMORY, "cqlring_prepare: out of memory");
-        waiters_end(prepared, failure);
+        waiters_end(prepared, session, failure);
         cqr_failure_free(&failure->error);
         cqlring_prepared_release(prepared);
         return CQLRING_OK; /* the future tells */
     }
     asking->finished = prepare_finished;
     asking->context = prepared;
-    cqlring_future_release(&asking->future); /* nobody waits for this one but the completer */
     struct lane *lane = &cluster->runtime->lanes[atomic_fetch_add_explicit(&session->next_lane, 1, memory_order_relaxed) % cluster->runtime->lane_count];
     if (cqr_execution_post(asking, lane, NULL) != CQLRING_OK) {
         struct failure *failure = cqr_failure_make(CQLRING_CLOSED, "cqlring_prepare: the runtime has ended");
-        waiters_end(prepared, failure);
+        waiters_end(prepared, session, failure);
         cqr_failure_free(&failure->error);
         cqlring_prepared_release(prepared);
+    } else {
+        cqlring_future_release(&asking->future); /* nobody waits for this one but the completer */
     }
     return CQLRING_OK;
 }

@@ -7,8 +7,8 @@
    the same, and swaps the pointer. Versions live as long as their statement, so an op may keep the one it was encoded with
    without counting; nodes that contradict one another make the pointer go to and fro, not the list grow.
 
-   The cluster's cache finds statements by (keyspace, text): the same text in flight is asked for once (single flight). The
-   cache holds no reference; the last release takes the statement out. */
+   The cluster's cache finds statements by (keyspace, text): the same text in flight is asked for once by each session (single
+   flight). The cache holds no reference; the last release takes the statement out. */
 
 #include <pthread.h>
 

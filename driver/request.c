@@ -503,7 +503,7 @@ static void reply_result(struct lane *lane, struct op *op, struct conn *conn, st
     struct column_set *changed = NULL;
     cqlring_bytes changed_id = {NULL, 0};
     struct failure *failure = NULL;
-    cqlring_status status = cqr_result_make(&conn->dialect, block, body, kind, prefix, op->plan->opcode == OPCODE_EXECUTE ? op->version->result : NULL, &op->result,
+    cqlring_status status = cqr_result_make_in(lane->result_pool, &conn->dialect, block, body, kind, prefix, op->plan->opcode == OPCODE_EXECUTE ? op->version->result : NULL, &op->result,
                                             &changed, &changed_id, &failure);
     if (status != CQLRING_OK) {
         /* this result only: the connection's framing is intact (TY-32) */

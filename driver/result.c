@@ -136,12 +136,42 @@ static cqlring_status take_rows(cqlring_result *result, const struct dialect *di
         return status;
 }
 
+/* A result's own memory: a block of the lane's pool, or an allocation. */
+static cqlring_result *result_take(struct block_pool *pool)
+{
+    if (pool == NULL)
+        return cqr_mem_zalloc(sizeof(cqlring_result));
+    struct block *home = cqr_block_take(pool, sizeof(cqlring_result));
+    if (home == NULL)
+        return NULL;
+    cqlring_result *result = (cqlring_result *)(void *)home->data;
+    memset(result, 0, sizeof *result);
+    result->home = home;
+    return result;
+}
+
+static void result_give(cqlring_result *result)
+{
+    if (result->home != NULL)
+        cqr_block_release(result->home);
+    else
+        cqr_mem_free(result);
+}
+
 cqlring_status cqr_result_make(const struct dialect *dialect, struct block *block, cqlring_bytes body, uint32_t kind,
                                const struct response_prefix *prefix, struct column_set *known, cqlring_result **out,
                                struct column_set **changed, cqlring_bytes *changed_id, struct failure **failure)
 {
+    return cqr_result_make_in(NULL, dialect, block, body, kind, prefix, known, out, changed, changed_id, failure);
+}
+
+cqlring_status cqr_result_make_in(struct block_pool *pool, const struct dialect *dialect, struct block *block,
+                                  cqlring_bytes body, uint32_t kind, const struct response_prefix *prefix,
+                                  struct column_set *known, cqlring_result **out, struct column_set **changed,
+                                  cqlring_bytes *changed_id, struct failure **failure)
+{
     assert(kind != RESULT_PREPARED);
-    cqlring_result *result = cqr_mem_zalloc(sizeof *result);
+    cqlring_result *result = result_take(pool);
     if (result == NULL)
         return no_memory(failure);
     atomic_store_explicit(&result->references, 1, memory_order_relaxed);
@@ -162,7 +192,7 @@ cqlring_status cqr_result_make(const struct dialect *dialect, struct block *bloc
     if (status != CQLRING_OK) {
         if (kind != RESULT_ROWS)
             not_decoded(status, kind, failure);
-        cqr_mem_free(result);
+        result_give(result);
         return status;
     }
 
@@ -196,7 +226,7 @@ void cqlring_result_release(cqlring_result *result)
         result->source_free(result->source);
     cqr_column_set_release(result->columns);
     cqr_block_release(result->block);
-    cqr_mem_free(result);
+    result_give(result);
 }
 
 size_t cqlring_result_pinned_size(const cqlring_result *result)

@@ -37,6 +37,7 @@ struct page_source;
 
 struct cqlring_result {
     atomic_uint references;
+    struct block *home;              /* the pooled block that holds this struct; NULL: an allocation of its own */
     uint32_t kind;                   /* enum result_kind; 0 for other answers (READY to a REGISTER …) */
     struct block *block;             /* one reference; NULL after detach (bytes then follow the struct) */
     uint32_t pinned_size;
@@ -61,5 +62,12 @@ struct cqlring_result {
 cqlring_status cqr_result_make(const struct dialect *dialect, struct block *block, cqlring_bytes body, uint32_t kind,
                                const struct response_prefix *prefix, struct column_set *known, cqlring_result **result,
                                struct column_set **changed, cqlring_bytes *changed_id, struct failure **failure);
+/* The same, with the result's own memory from a pool of the lane's (blocks of at least sizeof(cqlring_result)), so that
+   reading costs no allocation either. NULL: an allocation. */
+cqlring_status cqr_result_make_in(struct block_pool *pool, const struct dialect *dialect, struct block *block,
+                                  cqlring_bytes body, uint32_t kind, const struct response_prefix *prefix,
+                                  struct column_set *known, cqlring_result **result, struct column_set **changed,
+                                  cqlring_bytes *changed_id, struct failure **failure);
+
 
 #endif

@@ -63,6 +63,7 @@ struct pool_link {
     bool ever_up;
     bool seen;                          /* mark of cqr_pool_topology */
     bool retry_version;                 /* down because the version was refused: again, lower */
+    uint8_t perhaps_version;            /* down without a word: this one may be wanted; 0: it is not that */
     uint32_t attempts;                  /* failed connects since the last success */
     struct timer timer;                 /* next connect */
     cqlring_status last_status;
@@ -131,6 +132,8 @@ struct cqlring_node *cqr_cluster_intern(struct cqlring_cluster *cluster, const s
 cqlring_status cqr_cluster_close(struct cqlring_cluster *cluster, int64_t drain_us, cqlring_future *future); /* future: NULL, or completed at the end */
 cqlring_future *cqr_close_future(struct runtime_core *runtime);
 int64_t cqr_cluster_timestamp(struct lane *lane, struct cqlring_cluster *cluster);
+/* The version was refused: every connection of the cluster steps down. */
+void cqr_cluster_version_lower(struct cqlring_cluster *cluster, uint8_t version);
 /* cluster.c, lane 0's submitter: the first answer, or none. */
 void cqr_cluster_opened(struct cqlring_cluster *cluster, struct failure *failure);
 

@@ -17,6 +17,7 @@ enum { GAP_US = 100000, GAP_POLL_US = 1000 };
 static void conn_down(struct lane *lane, struct conn *conn)
 {
     struct conn_writer *writer = &conn->writer;
+    writer->gone = true; /* those that are settled here may have others issued at once */
     /* all entries of it have been drained before this one: what is still in a slot will never be answered (decision 12) */
     for (uint32_t i = 0; i < conn->slot_count; i++) {
         uintptr_t word = atomic_exchange_explicit(&conn->slots[i], SLOT_EMPTY, memory_order_acq_rel);

@@ -224,10 +224,12 @@ START_TEST(a_port_where_nobody_listens_is_told)
 {
     struct flow flow;
     start(&flow);
-    flow_start(&flow);
-    node_down(flow.node, 0, false);
+    struct relay *relay = relay_start(NULL, "127.0.0.1", 1);
     char address[64];
-    snprintf(address, sizeof address, "%s:%u", node_address(flow.node, 0), node_port(flow.node, 0));
+    snprintf(address, sizeof address, "%s", relay_contact(relay));
+    relay_stop(relay); /* the port is free again */
+    flow.options.contact_points = address;
+    flow.options.port = 1;
     REFUSED(&flow, CQLRING_UNREACHABLE, address, "refused");
     flow_close(&flow);
 }

@@ -20,8 +20,10 @@ static struct node_cluster *make(void)
     static const char *const texts[] = {
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 2}",
         "CREATE TYPE ks.u (a int, b frozen<map<text, int>>)",
-        "CREATE TABLE ks.t (k int, c text, d decimal, s int static, v text, l list<int>, m map<text, int>, e set<uuid>, f frozen<ks.u>, "
-        "t tuple<int, text>, w vector<float, 2>, PRIMARY KEY (k, c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC)",
+        ("CREATE TABLE ks.t (k int, c text, d decimal, s int static, v text, "
+         "PRIMARY KEY (k, c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC)"),
+        "ALTER TABLE ks.t ADD (l list<int>, m map<text, int>, e set<uuid>, f frozen<ks.u>)",
+        "ALTER TABLE ks.t ADD (t tuple<int, text>, w vector<float, 2>)",
         "CREATE TABLE ks.n (k int PRIMARY KEY, n counter)",
         "INSERT INTO ks.t (k, c, d, s, v, l, m, f, t, w) VALUES (1, 'a', 1.5, 2, 'x', [1, 2], {'k': 1}, {a: 1}, (1, 'b'), [1, 2])",
     };

@@ -310,7 +310,7 @@ uint32_t node_aggregate_finish(struct aggregate *aggregate, struct query *query,
         end_group(aggregate);
     if (aggregate->finished_count > limit) { /* cells have no fixed size: walk them */
         struct reader reader;
-        cqr_reader_init(&reader, aggregate->finished.data, (uint32_t)aggregate->finished.size);
+        node_reader_init(&reader, aggregate->finished.data, (uint32_t)aggregate->finished.size);
         for (uint64_t i = 0; i < limit * aggregate->plan->output_count; ++i)
             (void)cqr_get_bytes(&reader);
         aggregate->finished.size = (size_t)(reader.at - aggregate->finished.data);

@@ -132,7 +132,7 @@ static cqlring_bytes partition_part(const struct node_table *table,
     if (table->partition_count == 1)
         return slice_of(partition->key, partition->key_size);
     struct reader reader;
-    cqr_reader_init(&reader, partition->key, partition->key_size);
+    node_reader_init(&reader, partition->key, partition->key_size);
     cqlring_bytes part = SLICE_NULL;
     for (uint16_t i = 0; i <= index; ++i) {
         part = cqr_get_string(&reader);

@@ -22,7 +22,7 @@ static bool is_word(uint8_t c)
 
 void node_lexer_init(struct lexer *lexer, cqlring_bytes text)
 {
-    lexer->start = slice_data(text);
+    lexer->start = text.data == NULL ? (const uint8_t *)"" : slice_data(text);
     lexer->at = lexer->start;
     lexer->end = lexer->start + (text.size > 0 ? text.size : 0);
 }

@@ -117,6 +117,11 @@ static inline const uint8_t *slice_data(cqlring_bytes a)
 {
     return (const uint8_t *)a.data;
 }
+/* A reader over bytes that may be none at all. */
+static inline void node_reader_init(struct reader *reader, const void *data, uint32_t size)
+{
+    cqr_reader_init(reader, data == NULL ? "" : data, data == NULL ? 0 : size);
+}
 /* Text without regard to the case of ASCII letters. */
 bool node_slice_is_nocase(cqlring_bytes a, const char *text);
 #define SLICE_NULL       ((cqlring_bytes){.data = NULL, .size = CQLRING_NULL})

@@ -31,7 +31,7 @@ bool node_paging_decode(struct query *query, uint64_t hash, cqlring_bytes state,
                         struct paging_point *point)
 {
     struct reader reader;
-    cqr_reader_init(&reader, state.data, (uint32_t)(state.size < 0 ? 0 : state.size));
+    node_reader_init(&reader, state.data, (uint32_t)(state.size < 0 ? 0 : state.size));
     bool fine = state.size > 20 && cqr_crc32(slice_data(state), (uint32_t)state.size - 4) ==
                                        cqr_load_u32(slice_data(state) + state.size - 4);
     fine = fine && cqr_get_u16(&reader) == PAGING_MAGIC;

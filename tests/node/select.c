@@ -495,7 +495,7 @@ static void spoil_cell(const struct select_run *run, struct out *rows)
 {
     struct out whole = {0};
     struct reader reader;
-    cqr_reader_init(&reader, rows->data + run->last_row_at,
+    node_reader_init(&reader, rows->data + run->last_row_at,
                     (uint32_t)(rows->size - run->last_row_at));
     (void)cqr_get_bytes(&reader);
     out_raw(&whole, rows->data, run->last_row_at);

@@ -173,7 +173,7 @@ struct node_partition *node_partition_make(struct node_storage *storage, cqlring
 cqlring_bytes node_key_part(cqlring_bytes key, uint32_t index)
 {
     struct reader reader;
-    cqr_reader_init(&reader, key.data, (uint32_t)(key.size < 0 ? 0 : key.size));
+    node_reader_init(&reader, key.data, (uint32_t)(key.size < 0 ? 0 : key.size));
     cqlring_bytes part = slice_of("", 0);
     for (uint32_t i = 0; i <= index; ++i)
         part = cqr_get_string(&reader);
@@ -184,8 +184,8 @@ int node_row_compare_bound(const struct node_shape *shape, cqlring_bytes row_key
                            const struct node_bound *bound)
 {
     struct reader row, other;
-    cqr_reader_init(&row, row_key.data, (uint32_t)row_key.size);
-    cqr_reader_init(&other, bound->key.data, (uint32_t)bound->key.size);
+    node_reader_init(&row, row_key.data, (uint32_t)row_key.size);
+    node_reader_init(&other, bound->key.data, (uint32_t)bound->key.size);
     for (uint16_t i = 0; i < bound->parts; ++i) {
         cqlring_bytes a = cqr_get_string(&row), b = cqr_get_string(&other);
         int order = node_value_compare(shape->clustering_types[i], a, b);

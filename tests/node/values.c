@@ -9,7 +9,7 @@
 
 void node_elements(cqlring_bytes value, struct element_cursor *cursor)
 {
-    cqr_reader_init(&cursor->reader, value.data, (uint32_t)(value.size < 0 ? 0 : value.size));
+    node_reader_init(&cursor->reader, value.data, (uint32_t)(value.size < 0 ? 0 : value.size));
     cursor->left = value.size < 4 ? 0 : cqr_get_u32(&cursor->reader);
 }
 
@@ -25,7 +25,7 @@ bool node_elements_next(struct element_cursor *cursor, cqlring_bytes *element)
 cqlring_bytes node_tuple_field(cqlring_bytes value, uint32_t index)
 {
     struct reader reader;
-    cqr_reader_init(&reader, value.data, (uint32_t)(value.size < 0 ? 0 : value.size));
+    node_reader_init(&reader, value.data, (uint32_t)(value.size < 0 ? 0 : value.size));
     cqlring_bytes field = SLICE_NULL;
     for (uint32_t i = 0; i <= index; ++i) {
         if (cqr_reader_left(&reader) == 0)
@@ -100,7 +100,7 @@ static bool is_utf8(cqlring_bytes text)
 static const char *check_duration(cqlring_bytes value)
 {
     struct reader reader;
-    cqr_reader_init(&reader, value.data, (uint32_t)value.size);
+    node_reader_init(&reader, value.data, (uint32_t)value.size);
     int64_t parts[3];
     for (int i = 0; i < 3; ++i) {
         uint64_t raw;
@@ -146,7 +146,7 @@ static const char *check_collection(const struct node_type *type, cqlring_bytes 
 static const char *check_fields(const struct node_type *type, cqlring_bytes value)
 {
     struct reader reader;
-    cqr_reader_init(&reader, value.data, (uint32_t)value.size);
+    node_reader_init(&reader, value.data, (uint32_t)value.size);
     uint16_t count = type->kind == TYPE_UDT ? type->udt->count : type->count;
     for (uint16_t i = 0; i < count && cqr_reader_left(&reader) > 0; ++i) {
         cqlring_bytes field = cqr_get_bytes(&reader);
@@ -167,7 +167,7 @@ static const char *check_fields(const struct node_type *type, cqlring_bytes valu
 static const char *check_vector(const struct node_type *type, cqlring_bytes value)
 {
     struct reader reader;
-    cqr_reader_init(&reader, value.data, (uint32_t)value.size);
+    node_reader_init(&reader, value.data, (uint32_t)value.size);
     for (uint32_t i = 0; i < type->dimension; ++i) {
         cqlring_bytes element;
         if (!node_vector_next(type, &reader, &element))
@@ -416,8 +416,8 @@ static int compare_parts(const struct node_type *type, cqlring_bytes a, cqlring_
     }
     if (type->kind == TYPE_VECTOR) {
         struct reader p, q;
-        cqr_reader_init(&p, a.data, (uint32_t)a.size);
-        cqr_reader_init(&q, b.data, (uint32_t)b.size);
+        node_reader_init(&p, a.data, (uint32_t)a.size);
+        node_reader_init(&q, b.data, (uint32_t)b.size);
         cqlring_bytes x, y;
         for (uint32_t i = 0; i < type->dimension && node_vector_next(type, &p, &x) &&
                              node_vector_next(type, &q, &y);
@@ -557,7 +557,7 @@ cqlring_bytes node_value_normalise(const struct node_type *type, cqlring_bytes v
     struct out out = {0};
     if (type->kind == TYPE_VECTOR) {
         struct reader reader;
-        cqr_reader_init(&reader, value.data, (uint32_t)value.size);
+        node_reader_init(&reader, value.data, (uint32_t)value.size);
         cqlring_bytes element;
         for (uint32_t i = 0; i < type->dimension && node_vector_next(type, &reader, &element);
              ++i) {
@@ -567,7 +567,7 @@ cqlring_bytes node_value_normalise(const struct node_type *type, cqlring_bytes v
         }
     } else {
         struct reader reader;
-        cqr_reader_init(&reader, value.data, (uint32_t)value.size);
+        node_reader_init(&reader, value.data, (uint32_t)value.size);
         for (uint16_t i = 0; cqr_reader_left(&reader) > 0; ++i) {
             cqlring_bytes field = cqr_get_bytes(&reader);
             if (field.size >= 0)

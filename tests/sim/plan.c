@@ -28,7 +28,7 @@ static void make_network(struct network_shape *shape)
     static const uint32_t latencies[] = {20, 200, 500, 5000, 50000};
     static const uint32_t buffers[] = {100, 2000, 10000, 65536, 262144, 1048576};
     *shape = (struct network_shape){.latency_us = latencies[below(percent(70) ? 3 : 5)], .send_buffer = buffers[1 + below(5)], .receive_buffer = buffers[1 + below(5)]};
-    shape->jitter_us = percent(60) ? shape->latency_us * (1 + below(4)) : 0;
+    shape->jitter_us = percent(60) ? shape->latency_us * (1 + below(shape->latency_us > 5000 ? 1 : 4)) : 0;
     if (percent(5))
         shape->send_buffer = buffers[0];
     if (percent(5))
@@ -48,7 +48,7 @@ static void make_ground(struct plan *plan)
     stage->replication = nodes >= 3 && percent(60) ? 3 : 1;
     stage->node.vnodes = 1 + below(12);
     make_network(&stage->network);
-    if (nodes > 1 && percent(20))
+    if (nodes > 1 && percent(20) && stage->network.latency_us <= 5000)
         stage->network.slow_node = 1 + below(nodes);
     if (percent(40)) { /* replies overtake one another */
         stage->node.delay_us = 100 + below(5000);
@@ -67,7 +67,7 @@ static void make_ground(struct plan *plan)
     stage->cluster.orphans_max = percent(70) ? 0 : 1 + below(30);
     stage->cluster.heartbeat_us = percent(60) ? 0 : between(200000, 5000000);
     stage->cluster.suspect_after_us = percent(70) ? 0 : between(100000, 3000000);
-    stage->cluster.connect_timeout_us = percent(50) ? 0 : between(500000, 5000000);
+    stage->cluster.connect_timeout_us = percent(50) || stage->network.latency_us >= 5000 ? 0 : between(1000000, 5000000);
     stage->cluster.reconnect_min_us = percent(50) ? 0 : between(1000, 200000);
     stage->cluster.reconnect_max_us = percent(50) ? 0 : between(200000, 3000000);
     static const uint32_t inflights[] = {64, 200, 2048, 4096};
@@ -205,10 +205,12 @@ static void make_job(struct plan *plan, struct job_plan *job)
 void plan_make(struct plan *plan, uint64_t seed)
 {
     memset(plan, 0, sizeof *plan);
-    chance = chance_make(seed, 1);
     plan->seed = seed;
+    chance = chance_make(seed, 1);
     make_ground(plan);
+    chance = chance_make(seed, 4);
     make_trouble(plan);
+    chance = chance_make(seed, 5);
     plan->job_count = percent(60) ? 1 : percent(20) ? 0 : 2 + below(JOBS_MAX - 1);
     for (uint32_t i = 0; i < plan->job_count; i++)
         make_job(plan, &plan->jobs[i]);
