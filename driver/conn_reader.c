@@ -568,7 +568,9 @@ static void read_ready(struct conn *conn)
         }
         if (result == TRANSPORT_AGAIN)
             break;
-        if (reader->state == READER_STARTUP && reader->handshake.state == HANDSHAKE_AWAIT_SUPPORTED && conn->config->version > conn->config->version_min)
+        bool is_mute = (result == TRANSPORT_END || conn->transport.error == ECONNRESET) && reader->state == READER_STARTUP &&
+                       reader->handshake.state == HANDSHAKE_AWAIT_SUPPORTED;
+        if (is_mute && conn->config->version > conn->config->version_min)
             conn->version_perhaps = (uint8_t)(conn->config->version - 1);
         if (result == TRANSPORT_END)
             cqr_reader_fail(conn, CQLRING_LOST, "%s closed the connection%s", conn->text, reader->state == READER_STARTUP ? " during startup" : "");

@@ -598,6 +598,7 @@ static void cut(struct conn *conn, struct op *op, uint32_t *end)
             if (span->seal == op->seal && span->from == span->to && i + 1 == writer->span_count) {
                 writer->span_count--; /* nothing left of the last one */
                 block->spans--;
+                block_check(conn->lane, block);
                 break;
             }
         }

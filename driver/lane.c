@@ -11,7 +11,7 @@
 #include "driver/result.h"
 #include "driver/runtime.h"
 
-enum { RECEIVE_KEEP = 2, UNPACK_KEEP = 16, RESULT_KEEP = 1024, RING_SPARE = 64, OWN_SPARE = 64 };
+enum { RECEIVE_KEEP = 2, UNPACK_KEEP = 512, RESULT_KEEP = 1024, RING_SPARE = 64, OWN_SPARE = 64 };
 
 static _Thread_local struct lane *current;   /* whose submitter's turn this thread is in */
 static _Thread_local bool library_thread;
@@ -62,7 +62,7 @@ cqlring_status cqr_lane_init(struct lane *lane, struct runtime_core *runtime, ui
     cqr_park_init(&lane->reactor_park, lane->poller);
     cqr_park_init(&lane->park, runtime->threads == CQLRING_THREADS_SPLIT ? NULL : lane->poller);
     lane->receive_pool = cqr_pool_create(RECEIVE_BLOCK_SIZE, RECEIVE_KEEP);
-    lane->unpack_pool = cqr_pool_create(16 << 10, UNPACK_KEEP);
+    lane->unpack_pool = cqr_pool_create(4 << 10, UNPACK_KEEP);
     lane->result_pool = cqr_pool_create(sizeof(cqlring_result), RESULT_KEEP);
     lane->ops = cqr_mem_array(lane->op_count, sizeof *lane->ops);
     lane->scratch = cqr_mem_alloc(SCRATCH_SIZE);

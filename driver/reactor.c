@@ -40,7 +40,8 @@ static bool publish(struct lane *lane)
 {
     if (!cqr_ring_publish(&lane->completions))
         return false;
-    if (cqr_park_wake(&lane->park))
+    /* with a poller the submitter's turn follows on this very thread: it needs no waking */
+    if (lane->park.poller == NULL && cqr_park_wake(&lane->park))
         cqr_count(&lane->reactor_stats.wakes_submitter, 1);
     return true;
 }

@@ -55,7 +55,7 @@ START_TEST(a_statement_describes_its_markers_and_its_result)
     ck_assert_uint_eq(cqlring_prepared_bind_count(select), 3);
     cqlring_column column;
     const char *binds[] = {"a", "b"}, *types[] = {"int", "text"}, *results[] = {"c", "s", "b"},
-               *result_types[] = {_i == 5 ? "frozen<map<text, list<int>>>" : "map<text, list<int>>", "set<uuid>", "text"};
+               *result_types[] = {"map<text, list<int>>", "set<uuid>", "text"};
     char text[128];
     for (uint32_t i = 0; i < 2; i++) {
         ck_assert(cqlring_prepared_bind_column(select, i, &column));
@@ -72,7 +72,7 @@ START_TEST(a_statement_describes_its_markers_and_its_result)
         ck_assert(cqlring_prepared_result_column(select, i, &column));
         ck_assert_str_eq(column.name, results[i]);
         cqlring_type_format(column.type, text, sizeof text);
-        ck_assert(strcmp(text, result_types[i]) == 0 || strcmp(text, "map<text, list<int>>") == 0);
+        ck_assert_str_eq(text, result_types[i]);
     }
     ck_assert(!cqlring_prepared_result_column(select, 3, &column));
     cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);

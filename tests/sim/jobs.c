@@ -223,6 +223,11 @@ static void row_accept(struct job_run *run, const cqlring_completion *completion
         run->hole++;
 }
 
+static bool is_same(const cqlring_completion *a, const cqlring_completion *b)
+{
+    return a->row == b->row && a->status == b->status && a->flags == b->flags;
+}
+
 /* LATER was said and is not honoured: the session was closed. */
 static void again_accept(struct job_run *run)
 {
@@ -238,14 +243,14 @@ static cqlring_verdict deliver(const cqlring_completion *completions, uint32_t c
     const struct job_plan *how = run->how;
     callback_check(run, "the sink");
     world_check(count >= 1 && count <= 256, "%u completions are delivered at once", count);
-    if (run->again_count > 0 && (completions[0].row != run->again[0].row || !run->sink_poked) && run->stopped_outside)
+    if (run->again_count > 0 && !is_same(&completions[0], &run->again[0]))
         again_accept(run);
-    world_check(run->again_count == 0 || run->sink_poked, "%s: the sink said LATER and is asked again without a poke", run->ledger.what);
+    world_check(run->again_count == 0 || run->sink_poked || run->stopped_outside, "%s: the sink said LATER and is asked again without a poke", run->ledger.what);
     world_check(run->again_count <= count, "%s: the sink said LATER to %u completions and gets %u", run->ledger.what, run->again_count, count);
     for (uint32_t i = 0; i < count; i++) {
         const cqlring_completion *completion = &completions[i];
         world_check(completion->row < run->given, "%s: an outcome of row %" PRIu64 ", %u were given", run->ledger.what, completion->row, run->given);
-        world_check(i >= run->again_count || (completion->row == run->again[i].row && completion->status == run->again[i].status),
+        world_check(i >= run->again_count || is_same(completion, &run->again[i]),
                     "%s: the sink said LATER, and something else comes first", run->ledger.what);
         world_check(completion->tag == completion->row * 7, "%s: row %" PRIu64 " comes with another one's tag", run->ledger.what, completion->row);
         world_check(!how->options.skip_successes || completion->status != CQLRING_OK || completion->result != NULL, "%s: a success is delivered", run->ledger.what);
@@ -315,6 +320,7 @@ void job_prepare(struct job_run *run, struct stage *stage, const struct plan *pl
     run->chance = chance_make(plan->seed, 10 + index);
     ledger_open(&run->ledger, names[index], index, run->how->rows);
     run->ledger.owner = run;
+    run->ledger.repeats = run->how->execution.idempotent == CQLRING_YES;
     run->ledger.silent = !run->how->has_sink || run->how->options.skip_successes;
     run->ledger.reads = run->how->kind == JOB_READ;
     if (run->how->kind == JOB_WRITE)
@@ -389,7 +395,12 @@ static void silent_judge(struct job_run *run, const cqlring_summary *summary)
                 summary->failed, summary->may_have_been_applied);
 }
 
-/* Behind ledgers_judge. */
+void job_settle(struct job_run *run)
+{
+    if (run->again_count > 0)
+        again_accept(run);
+}
+
 void job_judge(struct job_run *run)
 {
     if (run->refused)
@@ -400,8 +411,6 @@ void job_judge(struct job_run *run)
     cqlring_job_summary(run->future, &summary);
     cqlring_status status = cqlring_future_wait(run->future, 0, &error);
     world_check(status == CQLRING_OK || (error.status == status && error.message[0] != '\0'), "%s: the job ended with %u and does not say why", run->ledger.what, status);
-    if (run->again_count > 0)
-        again_accept(run);
     world_check(summary.ended_us >= summary.started_us && summary.started_us > 0, "%s: the summary's times are wrong", run->ledger.what);
     world_check(summary.rows <= run->given && summary.failed <= summary.rows && summary.may_have_been_applied <= summary.failed, "%s: the summary contradicts itself", run->ledger.what);
     world_check(summary.low_water == summary.rows, "%s: the job is through, and the low-water mark is %" PRIu64 " of %" PRIu64, run->ledger.what, summary.low_water, summary.rows);

@@ -45,7 +45,8 @@ void job_prepare(struct job_run *run, struct stage *stage, const struct plan *pl
 void job_start(void *run, uint64_t argument);   /* an errand */
 void job_check(struct job_run *run);            /* between turns */
 bool job_is_through(const struct job_run *run);
-void job_judge(struct job_run *run);            /* when it is through */
+void job_settle(struct job_run *run);           /* when it is through, before ledgers_judge */
+void job_judge(struct job_run *run);            /* behind it */
 void job_free(struct job_run *run);
 
 #endif

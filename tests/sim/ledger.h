@@ -32,6 +32,7 @@ struct ledger {
     uint32_t count;
     bool silent;           /* outcomes are not told one by one: no sink, or failures only */
     bool reads;            /* leaves nothing in the storage */
+    bool repeats;          /* idempotent: an attempt that was given up may still be on its way when another has succeeded */
     struct entry *entries;
     uint64_t issued;       /* entries seen on the wire */
     uint64_t bytes_unanswered;

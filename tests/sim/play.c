@@ -153,6 +153,8 @@ static void work(struct play *play)
     heal(play, 0);
     stage_run_for(stage, 1000000); /* what is still on its way to the nodes arrives */
     singles_judge(&play->singles);
+    for (uint32_t i = 0; i < plan->job_count; i++)
+        job_settle(&play->jobs[i]);
     ledgers_judge(stage->nodes);
     for (uint32_t i = 0; i < plan->job_count; i++) {
         job_check(&play->jobs[i]);

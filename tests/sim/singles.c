@@ -116,6 +116,7 @@ void singles_start(struct singles *singles, struct stage *stage, const struct pl
     singles->chance = chance_make(plan->seed, 20);
     singles->left = plan->singles;
     ledger_open(&singles->ledger, "execution", 100, plan->singles);
+    singles->ledger.repeats = plan->single_execution.idempotent == CQLRING_YES;
     for (uint32_t i = 0; i < plan->singles; i++) {
         singles->single[i] = (struct single){.all = singles, .index = i};
         world_later(chance_between(&singles->chance, 0, chance_percent(&singles->chance, 70) ? 20000 : plan->heal_us), single_start, singles, i);
@@ -226,6 +227,7 @@ void queue_start(struct queue_run *run, struct stage *stage, const struct plan *
     run->chance = chance_make(plan->seed, 30);
     run->closed = plan->queued == 0;
     ledger_open(&run->ledger, "queued request", 101, plan->queued);
+    run->ledger.repeats = plan->queue_execution.idempotent == CQLRING_YES;
     run->row_seen = calloc((size_t)plan->queued + 1, 1);
     if (run->row_seen == NULL)
         abort();

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BENCH_H
+#define BENCH_H
+
+/* What the benchmark programs share: a session with everything beneath it, the table of small rows, and what the process
+   has used so far. A program of bench/ measures and prints one line of JSON; whoever compares starts it. Whatever goes
+   wrong ends the program with a sentence on stderr. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cqlring.h"
+
+struct bench_server {
+    const char *host;
+    int port;
+    cqlring_threads threads;
+    int32_t protocol; /* 0: the highest */
+    bool lz4;
+    const char *tls_ca; /* PEM file; NULL: no TLS */
+};
+
+struct bench_session {
+    cqlring_runtime *runtime;
+    cqlring_cluster *cluster;
+    cqlring_session *session;
+};
+
+void bench_open(struct bench_session *bench, const struct bench_server *server);
+void bench_close(struct bench_session *bench); /* drained, threads joined */
+
+_Noreturn void bench_die(const char *what, const cqlring_error *error);
+void bench_text(cqlring_session *session, const char *cql); /* executes it */
+cqlring_prepared *bench_prepare(cqlring_session *session, const char *cql);
+
+/* bench.small (k bigint PRIMARY KEY, v blob), the table of all small rows; replicated once. */
+void bench_schema(cqlring_session *session);
+#define BENCH_INSERT "INSERT INTO bench.small (k, v) VALUES (?, ?)"
+#define BENCH_SELECT "SELECT v FROM bench.small WHERE k = ?"
+enum { BENCH_BLOB_SIZE = 32 };
+void bench_blob(uint8_t blob[BENCH_BLOB_SIZE]);
+
+/* --host, --port, --threads, --protocol, --lz4, --tls-ca. Returns how many arguments it took, 0: not one of these. */
+int bench_server_option(struct bench_server *server, const char *name, const char *value);
+extern const char *const bench_threads_names[];
+
+struct bench_usage {
+    double seconds; /* monotonic */
+    double user_s, system_s;
+    long context_switches;
+};
+struct bench_usage bench_usage_now(void);
+struct bench_usage bench_usage_since(const struct bench_usage *start);
+int64_t bench_now_ns(void); /* monotonic */
+/* A field of /proc/self/status that is in kB: "VmRSS", "VmHWM", "RssAnon". */
+long bench_memory_kb(const char *field);
+
+#endif
