@@ -40,7 +40,7 @@ struct conn *cqr_conn_create(struct lane *lane, struct pool_link *home, const st
         return NULL;
     }
     for (uint32_t i = 0; i < conn->slot_count; i++)
-        conn->writer.streams[i] = (uint16_t)i;
+        conn->writer.streams[i] = (uint16_t)((i + 1) % conn->slot_count); /* 0 last: startup has just used it */
     conn->writer.watch.kind = TIMER_CONN;
     conn->writer.received_us = lane->now_us;
     conn->next = lane->conns;

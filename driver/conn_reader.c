@@ -19,7 +19,7 @@
 #include "driver/lane.h"
 #include "driver/session.h"
 
-enum { STARTUP_ROOM = 16 << 10, RECEIVE_ROOM_MIN = 16 << 10, EVENTS_CHAINED_MAX = 1024 };
+enum { STARTUP_ROOM = 16 << 10, STARTUP_FRAME_MAX = 1 << 20, RECEIVE_ROOM_MIN = 16 << 10, EVENTS_CHAINED_MAX = 1024 };
 
 static void watch(struct conn *conn, uint32_t events)
 {
@@ -92,11 +92,12 @@ static void startup_send(struct conn *conn)
             watch(conn, POLL_READ | POLL_WRITE);
             return;
         }
-        if (result != TRANSPORT_OK) {
-            cqr_reader_fail(conn, CQLRING_LOST, "%s: send during startup failed: %s", conn->text,
-                            conn->transport.send_error != 0 ? strerror(conn->transport.send_error) : "TLS error");
+        if (result != TRANSPORT_OK && conn->transport.send_error == 0) {
+            cqr_reader_fail(conn, CQLRING_LOST, "%s: send during startup failed: TLS error", conn->text);
             return;
         }
+        if (result != TRANSPORT_OK)
+            break; /* a broken socket is readable: first what the server said before it went, an alert for one, then how it went */
     }
     watch(conn, POLL_READ);
 }
@@ -284,12 +285,36 @@ static void event_chain(struct conn *conn, struct block *block, uint32_t offset,
         cqr_reactor_stage(conn->lane, COMPLETION_EVENT, conn);
 }
 
+/* Is this the header of an answer that may come here? Asked before its body is waited for, or room is made for it: what
+   a peer of another protocol sends has any length. */
+static bool header_check(struct conn *conn, const struct frame_header *header)
+{
+    if (conn->reader.state == READER_STARTUP) {
+        if (!header->response)
+            cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s does not speak CQL: its answer begins with 0x%02x", conn->text, header->version);
+    } else if (!header->response || header->version != conn->dialect.version) {
+        cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a frame that is no v%u response (version byte 0x%02x)", conn->text, conn->dialect.version,
+                        header->version | (header->response ? 0x80u : 0u));
+    } else if (header->stream >= (int32_t)conn->slot_count) {
+        cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s answered on stream %d, which was never used", conn->text, header->stream);
+    }
+    return conn->reader.state < READER_DOWN;
+}
+
+/* The largest frame that may come now: nothing large is asked for in startup. */
+static uint32_t frame_max(const struct conn *conn)
+{
+    return conn->reader.state == READER_STARTUP && conn->frame_size_max > STARTUP_FRAME_MAX ? STARTUP_FRAME_MAX : conn->frame_size_max;
+}
+
 /* One whole envelope whose body lies in block. */
 static void frame_take(struct conn *conn, struct block *block, uint32_t offset, const struct frame_header *header)
 {
     struct lane *lane = conn->lane;
     const uint8_t *body = block->data + offset;
     cqr_count(&lane->reactor_stats.replies, 1);
+    if (!header_check(conn, header))
+        return;
     if (conn->reader.state == READER_STARTUP) {
         if (header->stream > 0) /* all of startup is asked on stream 0 */
             cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s answered on stream %d during startup", conn->text, header->stream);
@@ -299,20 +324,11 @@ static void frame_take(struct conn *conn, struct block *block, uint32_t offset, 
             startup_reply(conn, header, body);
         return;
     }
-    if (!header->response || header->version != conn->dialect.version) {
-        cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a frame that is no v%u response (version byte 0x%02x)", conn->text, conn->dialect.version,
-                        header->version | (header->response ? 0x80u : 0u));
-        return;
-    }
     if (header->stream < 0) {
         if (header->opcode == OPCODE_EVENT)
             event_chain(conn, block, offset, header);
         else
             cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent opcode 0x%02x on stream %d", conn->text, header->opcode, header->stream);
-        return;
-    }
-    if ((uint32_t)header->stream >= conn->slot_count) {
-        cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s answered on stream %d, which was never used", conn->text, header->stream);
         return;
     }
     /* acquire: pairs with the submitter's release when it stored the op; release: hands a taken slot back */
@@ -364,7 +380,9 @@ static void slice_take(struct conn *conn, const uint8_t *data, uint32_t size)
     struct lane *lane = conn->lane;
     if (reader->assembly == NULL) {
         struct frame_header header;
-        enum frame_cut result = size < PROTO_HEADER_SIZE ? FRAME_BAD : cqr_frame_cut(data, size, conn->frame_size_max, &header);
+        enum frame_cut result = size < PROTO_HEADER_SIZE ? FRAME_BAD : cqr_frame_cut(data, size, frame_max(conn), &header);
+        if (size >= PROTO_HEADER_SIZE && !header_check(conn, &header))
+            return;
         if (result == FRAME_BAD) {
             cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent an envelope larger than frame_size_max (%u bytes), or its first slice has no header",
                             conn->text, conn->frame_size_max);
@@ -440,13 +458,17 @@ static uint32_t consume(struct conn *conn, struct block *block)
         uint32_t size = block->fill - reader->at;
         if (!reader->handshake.framed) {
             struct frame_header header;
-            switch (cqr_frame_cut(data, size, conn->frame_size_max, &header)) {
+            switch (cqr_frame_cut(data, size, frame_max(conn), &header)) {
             case FRAME_BAD:
+                if (!header_check(conn, &header))
+                    return 0;
                 cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a frame of %u bytes, more than frame_size_max (%u): raise it, or read smaller pages",
-                                conn->text, header.body_size, conn->frame_size_max);
+                                conn->text, header.body_size, frame_max(conn));
                 return 0;
             case FRAME_PARTIAL:
-                return size < PROTO_HEADER_SIZE ? PROTO_HEADER_SIZE : PROTO_HEADER_SIZE + header.body_size;
+                if (size < PROTO_HEADER_SIZE)
+                    return PROTO_HEADER_SIZE;
+                return header_check(conn, &header) ? PROTO_HEADER_SIZE + header.body_size : 0;
             case FRAME_WHOLE:
                 break;
             }
@@ -572,7 +594,9 @@ static void read_ready(struct conn *conn)
                        reader->handshake.state == HANDSHAKE_AWAIT_SUPPORTED;
         if (is_mute && conn->config->version > conn->config->version_min)
             conn->version_perhaps = (uint8_t)(conn->config->version - 1);
-        if (result == TRANSPORT_END)
+        if (is_mute && conn->tls == NULL)
+            cqr_reader_fail(conn, CQLRING_LOST, "%s closed the connection without an answer, as nodes do that are being stopped, or that want TLS", conn->text);
+        else if (result == TRANSPORT_END)
             cqr_reader_fail(conn, CQLRING_LOST, "%s closed the connection%s", conn->text, reader->state == READER_STARTUP ? " during startup" : "");
         else
             cqr_reader_fail(conn, conn->transport.error != 0 ? CQLRING_LOST : CQLRING_TLS, "%s: %s", conn->text, conn->transport.message);

@@ -288,6 +288,9 @@ typedef struct cqlring_error_detail {
 } cqlring_error_detail;
 /* false when it was not a server's ERROR. */
 CQLRING_API bool cqlring_completion_detail(const cqlring_completion *completion, cqlring_error_detail *detail);
+/* In a sink: the cells of a row that failed, as the source gave them, to be kept for another try elsewhere. Fills up to capacity
+   and returns how many the row had; 0 when it did not fail, or is no job's. Slices live until deliver returns. */
+CQLRING_API uint32_t cqlring_completion_cells(const cqlring_completion *completion, cqlring_bytes *cells, uint32_t capacity);
 /* Gives back what reap handed out. */
 CQLRING_API void cqlring_completions_release(cqlring_completion *completions, uint32_t count);
 
@@ -436,7 +439,8 @@ CQLRING_API uint32_t cqlring_result_payload(const cqlring_result *result, cqlrin
 CQLRING_API bool cqlring_result_schema_change(const cqlring_result *result, cqlring_bytes *change, cqlring_bytes *target, cqlring_bytes *keyspace, cqlring_bytes *name);
 CQLRING_API size_t cqlring_result_pinned_size(const cqlring_result *result);   /* bytes of memory it keeps alive */
 CQLRING_API cqlring_result *cqlring_result_detach(const cqlring_result *result); /* a copy that pins only itself; NULL when out of memory */
-/* The next page of the same statement: a paged result keeps its request. INVALID when it was the last. */
+/* The next page of the same statement: a paged result keeps its request. how: what shall be different from here on (all
+   but keyspace, payload and paging_state); NULL: nothing. INVALID when it was the last page, and for the result of a job. */
 CQLRING_API cqlring_status cqlring_next_page(cqlring_result *result, const cqlring_execution *how, cqlring_future **future, cqlring_error *error);
 
 #ifdef __cplusplus

@@ -136,18 +136,9 @@ cqlring_status cqlring_next_page(cqlring_result *result, const cqlring_execution
     if (atomic_load_explicit(&session->state, memory_order_acquire) != HANDLE_OPEN)
         return cqr_error(error, CQLRING_CLOSED, "cqlring_next_page: the session is closed");
     struct op_plan plan = first->plan;
-    if (how != NULL) {
-        struct op_plan given;
-        cqlring_status status = cqr_plan_make(&given, session, how, error);
-        if (status != CQLRING_OK)
-            return status;
-        if (how->timeout_us != 0)
-            plan.timeout_us = given.timeout_us;
-        if (how->page_size != 0)
-            plan.params.page_size = given.params.page_size > 0 ? given.params.page_size : 0;
-        if (how->consistency != CQLRING_CONSISTENCY_DEFAULT)
-            plan.params.consistency = given.params.consistency;
-    }
+    cqlring_status status = cqr_plan_change(&plan, how, error);
+    if (status != CQLRING_OK)
+        return status;
     /* the same request with another paging state; its bytes are shared by holding the first one */
     struct request_body *body = cqr_body_page(first, &plan, result->paging_state);
     if (body == NULL)

@@ -54,15 +54,9 @@ static bool tristate(cqlring_tristate given, bool otherwise)
     return given == CQLRING_DEFAULT ? otherwise : given == CQLRING_YES;
 }
 
-cqlring_status cqr_plan_make(struct op_plan *plan, struct cqlring_session *session, const cqlring_execution *execution, cqlring_error *error)
+/* What is not the default, but for the slices: keyspace, payload, paging state. */
+static void plan_apply(struct op_plan *plan, const cqlring_execution *execution)
 {
-    *plan = session->defaults_plan;
-    plan->session = session;
-    if (execution == NULL)
-        return CQLRING_OK;
-    cqlring_status status = option_check(execution, session->cluster, error);
-    if (status != CQLRING_OK)
-        return status;
     struct query_params *params = &plan->params;
     if (execution->timeout_us != 0)
         plan->timeout_us = execution->timeout_us;
@@ -84,6 +78,21 @@ cqlring_status cqr_plan_make(struct op_plan *plan, struct cqlring_session *sessi
         params->has_now = true;
         params->now_in_seconds = execution->now_in_seconds;
     }
+    if (execution->target != NULL)
+        plan->target = execution->target;
+}
+
+cqlring_status cqr_plan_make(struct op_plan *plan, struct cqlring_session *session, const cqlring_execution *execution, cqlring_error *error)
+{
+    *plan = session->defaults_plan;
+    plan->session = session;
+    if (execution == NULL)
+        return CQLRING_OK;
+    cqlring_status status = option_check(execution, session->cluster, error);
+    if (status != CQLRING_OK)
+        return status;
+    plan_apply(plan, execution);
+    struct query_params *params = &plan->params;
     if (execution->keyspace.size > 0)
         params->keyspace = execution->keyspace;
     if (execution->paging_state.data != NULL && execution->paging_state.size >= 0)
@@ -92,8 +101,21 @@ cqlring_status cqr_plan_make(struct op_plan *plan, struct cqlring_session *sessi
         params->payload = (const struct string_pair *)(const void *)execution->payload;
         params->payload_count = (uint16_t)execution->payload_count;
     }
-    if (execution->target != NULL)
-        plan->target = execution->target;
+    return CQLRING_OK;
+}
+
+cqlring_status cqr_plan_change(struct op_plan *plan, const cqlring_execution *execution, cqlring_error *error)
+{
+    if (execution == NULL)
+        return CQLRING_OK;
+    cqlring_status status = option_check(execution, plan->session->cluster, error);
+    if (status != CQLRING_OK)
+        return status;
+    if (execution->keyspace.size > 0 || execution->paging_state.data != NULL || execution->payload_count > 0)
+        return cqr_error(error, CQLRING_INVALID, "execution options: keyspace, paging_state and payload of a further page are the first one's");
+    plan_apply(plan, execution);
+    if (plan->params.page_size < 0)
+        plan->params.page_size = 0;
     return CQLRING_OK;
 }
 _Static_assert(sizeof(struct string_pair) == sizeof(cqlring_payload_entry), "the public entry is the protocol's pair");

@@ -68,6 +68,8 @@ void cqr_body_release(struct request_body *body);
 
 /* How a request runs, from the session's defaults and what was given. */
 cqlring_status cqr_plan_make(struct op_plan *plan, struct cqlring_session *session, const cqlring_execution *execution, cqlring_error *error);
+/* A finished plan for a further page, with what `execution` (NULL: nothing) says differently. */
+cqlring_status cqr_plan_change(struct op_plan *plan, const cqlring_execution *execution, cqlring_error *error);
 /* The rest, once it is known what is asked: time-outs and pages differ between reads and writes. */
 void cqr_plan_finish(struct op_plan *plan, uint8_t opcode, bool is_read);
 /* Do these cells fit the markers? INVALID or TYPE with the column's name; what: "row 17" or "". */

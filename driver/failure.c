@@ -69,6 +69,7 @@ void cqr_failure_free(const cqlring_error *error)
     if (failure == NULL || failure == &out_of_memory)
         return;
     cqr_block_release(failure->block);
+    cqr_mem_free(failure->own_values);
     cqr_mem_free(failure);
 }
 

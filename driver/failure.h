@@ -17,6 +17,10 @@ struct failure {
     struct block *block;       /* keeps the slices of body alive; NULL when there is none */
     struct error_body body;
     bool has_body;
+    /* A job's row that failed, with its values ([short n] and n [value]s) while the sink looks at it; NULL: not known. */
+    const uint8_t *values;
+    uint32_t values_size;
+    uint8_t *own_values;       /* a copy, when the row never came to be encoded for a connection */
 };
 
 /* printf-like text; the rest zero. Never NULL (the static one in need). */

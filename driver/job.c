@@ -154,6 +154,10 @@ static uint32_t gather(struct job_part *part, struct op *ops[JOB_BATCH])
     struct op *op = part->job->ordered ? part->head : part->done_head;
     while (op != NULL && count < JOB_BATCH && op->state == OP_SETTLED) {
         cqr_completion_fill(&part->out[count], op);
+        if (op->status != CQLRING_OK && op->values != NULL && !cqr_failure_is_static(op->failure)) {
+            op->failure->values = op->values;
+            op->failure->values_size = op->values_size;
+        }
         ops[count++] = op;
         if (part->job->ordered && op->may_continue)
             break; /* its further pages come before the next row */
@@ -277,12 +281,26 @@ static bool on_node_room(struct job_part *part, uint32_t count)
 }
 
 /* A row that is refused here gets its outcome like any other: only it fails (FR-09). */
-static void row_refuse(struct lane *lane, struct job_part *part, struct op *op, const cqlring_error *error)
+static void row_refuse(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row, uint32_t cell_count, const cqlring_error *error)
 {
     op->row = part->next_row++;
     list_add(part, op);
     op->accepted_us = lane->now_us;
-    cqr_op_settle(lane, op, error->status, cqr_failure_copy(error));
+    struct failure *failure = cqr_failure_copy(error);
+    uint64_t size = 2;
+    bool whole = part->has_sink && !cqr_failure_is_static(failure) && row->cells != NULL && cell_count <= UINT16_MAX;
+    for (uint32_t i = 0; i < cell_count && whole; i++) {
+        whole = row->cells[i].size <= 0 || row->cells[i].data != NULL;
+        size += 4u + (uint64_t)(row->cells[i].size > 0 ? row->cells[i].size : 0);
+    }
+    if (whole && size <= part->job->bytes_max && (failure->own_values = cqr_mem_alloc((size_t)size)) != NULL) {
+        struct writer writer;
+        cqr_writer_init(&writer, failure->own_values, (uint32_t)size);
+        cqr_put_values(&writer, row->cells, cell_count);
+        failure->values = failure->own_values;
+        failure->values_size = writer.size;
+    }
+    cqr_op_settle(lane, op, error->status, failure);
 }
 
 enum placed { PLACED, PLACED_NOT };
@@ -303,14 +321,14 @@ static enum placed row_issue(struct lane *lane, struct job_part *part)
     error.status = CQLRING_OK;
     if (row->statement >= job->statement_count) {
         cqr_error(&error, CQLRING_INVALID, "row %llu names statement %u, the job has %u", (unsigned long long)part->next_row, row->statement, job->statement_count);
-        row_refuse(lane, part, op, &error);
+        row_refuse(lane, part, op, row, row->cell_count, &error);
         return PLACED;
     }
     op->plan = &job->plans[row->statement];
     struct statement_version *version = cqr_prepared_version(job->statements[row->statement]);
     uint32_t count = row->cell_count != 0 ? row->cell_count : version->bind->columns.count;
     if (cqr_cells_check(version, row->cells, count, "", &error) != CQLRING_OK) {
-        row_refuse(lane, part, op, &error);
+        row_refuse(lane, part, op, row, count, &error);
         return PLACED;
     }
     uint64_t size = 0;
@@ -320,7 +338,7 @@ static enum placed row_issue(struct lane *lane, struct job_part *part)
     if (size > size_max) {
         cqr_error(&error, CQLRING_TOO_LARGE, "row %llu has %llu bytes of values, request_size_max is %u: split it, or raise the limit here and on the server",
                   (unsigned long long)part->next_row, (unsigned long long)size, size_max);
-        row_refuse(lane, part, op, &error);
+        row_refuse(lane, part, op, row, count, &error);
         return PLACED;
     }
     uint32_t budget = (uint32_t)size + cqr_version_reply_expected(version);
@@ -348,7 +366,7 @@ static enum placed row_issue(struct lane *lane, struct job_part *part)
             cqr_pool_reasons(lane, job->session, reasons, sizeof reasons);
             cqr_error(&error, CQLRING_UNREACHABLE, "row %llu: no node could be reached for %lld ms%s%s", (unsigned long long)part->next_row,
                       (long long)(op->plan->timeout_us / 1000), reasons[0] != '\0' ? ": " : "", reasons);
-            row_refuse(lane, part, op, &error);
+            row_refuse(lane, part, op, row, count, &error);
             return PLACED;
         }
         goto not_now;
@@ -363,11 +381,11 @@ static enum placed row_issue(struct lane *lane, struct job_part *part)
         goto not_now;
     case WRITE_TOO_LARGE:
         cqr_error(&error, CQLRING_TOO_LARGE, "row %llu: its %llu bytes do not fit a frame", (unsigned long long)part->next_row, (unsigned long long)size);
-        row_refuse(lane, part, op, &error);
+        row_refuse(lane, part, op, row, count, &error);
         return PLACED;
     case WRITE_NO_MEMORY:
         cqr_error(&error, CQLRING_NO_MEMORY, "row %llu: out of memory while framing", (unsigned long long)part->next_row);
-        row_refuse(lane, part, op, &error);
+        row_refuse(lane, part, op, row, count, &error);
         return PLACED;
     }
     op->row = part->next_row++;

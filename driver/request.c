@@ -93,7 +93,8 @@ void cqr_op_settle(struct lane *lane, struct op *op, cqlring_status status, stru
         cqr_failure_free(&op->failure->error);
     op->failure = failure;
     op->may_continue = op->pages && status == CQLRING_OK && op->result != NULL && op->result->paging_state.data != NULL;
-    if (op->values_block != NULL && !op->may_continue)
+    /* a failed row keeps them until its sink has seen them (cqlring_completion_cells) */
+    if (op->values_block != NULL && !op->may_continue && status == CQLRING_OK)
         cqr_values_release(lane, op);
     cqr_count(&lane->stats.settled, 1);
     lane->settled_this_turn++;

@@ -484,6 +484,21 @@ bool cqlring_completion_detail(const cqlring_completion *completion, cqlring_err
     return true;
 }
 
+uint32_t cqlring_completion_cells(const cqlring_completion *completion, cqlring_bytes *cells, uint32_t capacity)
+{
+    const struct failure *failure = (const struct failure *)(const void *)completion->error; /* its first member */
+    if (failure == NULL || cqr_failure_is_static(failure) || failure->values == NULL || failure->values_size < 2)
+        return 0;
+    uint32_t count = cqr_load_u16(failure->values);
+    cqlring_bytes rest = {failure->values + 2, (int32_t)(failure->values_size - 2)}, cell;
+    for (uint32_t i = 0; i < count && i < capacity; i++) {
+        if (cqr_next_value(&rest, &cell) != CQLRING_OK)
+            return i;
+        cells[i] = cell;
+    }
+    return count;
+}
+
 void cqlring_completions_release(cqlring_completion *completions, uint32_t count)
 {
     for (uint32_t i = 0; i < count; ++i) {

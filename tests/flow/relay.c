@@ -31,6 +31,7 @@ struct flow_way {
 struct pair {
     int fds[2]; /* RELAY_UP: the driver's, which bytes for the node are read from; RELAY_DOWN: the node's */
     uint32_t number;
+    int mouth; /* the far end of the node's side when there is no node; else -1 */
     uint64_t cut_after;
     enum relay_way cut_way;
     struct flow_way ways[2];
@@ -60,6 +61,8 @@ struct relay {
     enum relay_way flip_way;
     uint64_t flip_skip;
     struct first *firsts;
+    size_t say_size;
+    uint8_t say[1024];
 };
 
 static void pair_close(struct relay *relay, uint32_t index)
@@ -67,8 +70,28 @@ static void pair_close(struct relay *relay, uint32_t index)
     struct pair *pair = relay->pairs[index];
     close(pair->fds[0]);
     close(pair->fds[1]);
+    if (pair->mouth >= 0)
+        close(pair->mouth);
     free(pair);
     relay->pairs[index] = relay->pairs[--relay->pair_count];
+}
+
+static int node_dial(struct relay *relay, int *mouth)
+{
+    *mouth = -1;
+    if (relay->say_size > 0) {
+        int ends[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0 || send(ends[1], relay->say, relay->say_size, 0) != (ssize_t)relay->say_size)
+            abort();
+        *mouth = ends[1];
+        return ends[0];
+    }
+    int node = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (node >= 0 && connect(node, (const struct sockaddr *)&relay->target, sizeof relay->target) != 0) {
+        close(node);
+        return -1;
+    }
+    return node;
 }
 
 static void pair_open(struct relay *relay)
@@ -76,11 +99,9 @@ static void pair_open(struct relay *relay)
     int driver = accept4(relay->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (driver < 0)
         return;
-    int node = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
-    if (node < 0 || relay->pair_count == PAIRS_MAX || connect(node, (const struct sockaddr *)&relay->target, sizeof relay->target) != 0) {
+    int mouth, on = 1, node = relay->pair_count < PAIRS_MAX ? node_dial(relay, &mouth) : -1;
+    if (node < 0) {
         close(driver);
-        if (node >= 0)
-            close(node);
         relay->count++;
         return;
     }
@@ -92,6 +113,7 @@ static void pair_open(struct relay *relay)
         abort();
     pair->fds[RELAY_UP] = driver;
     pair->fds[RELAY_DOWN] = node;
+    pair->mouth = mouth;
     pair->number = relay->count++;
     if (relay->cut_after > 0 && pair->number % relay->cut_every == 0) {
         pair->cut_after = relay->cut_after;
@@ -300,6 +322,15 @@ void relay_target(struct relay *relay, const char *address, uint16_t port)
     change_begin(relay);
     relay->target.sin_port = htons(port);
     ck_assert_int_eq(inet_pton(AF_INET, address, &relay->target.sin_addr), 1);
+    change_end(relay);
+}
+
+void relay_say(struct relay *relay, const void *bytes, size_t size)
+{
+    ck_assert_uint_le(size, sizeof relay->say);
+    change_begin(relay);
+    memcpy(relay->say, bytes, size);
+    relay->say_size = size;
     change_end(relay);
 }
 

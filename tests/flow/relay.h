@@ -25,6 +25,8 @@ uint32_t relay_count(struct relay *relay); /* connections so far */
 size_t relay_first(struct relay *relay, uint32_t number, uint8_t *out, size_t capacity);
 
 void relay_target(struct relay *relay, const char *address, uint16_t port); /* for new connections */
+/* New connections are not passed on: they get these bytes instead, and whatever the driver sends goes nowhere. */
+void relay_say(struct relay *relay, const void *bytes, size_t size);
 void relay_cut(struct relay *relay);                                        /* closes every connection now */
 /* New connections are closed, both ends, after so many bytes that way; only each k-th of them. bytes 0: no longer. */
 void relay_cut_after(struct relay *relay, enum relay_way way, uint64_t bytes, uint32_t every);

@@ -330,6 +330,38 @@ START_TEST(to_14_a_server_that_does_not_answer_ends_with_the_connect_timeout)
 }
 END_TEST
 
+/* Web servers, mail servers, databases of other kinds; and one that promises more than anybody wants to wait for. */
+START_TEST(a_server_of_another_protocol_is_told_at_once)
+{
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *words;
+    } cases[] = {
+        {"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", 45, "does not speak CQL"},
+        {"220 mail.example ESMTP\r\n", 24, "does not speak CQL"},
+        {"\x15\x03\x03\x00\x02\x02\x46", 7, "speaks TLS on this port"},
+        {"\x85\x00\x00\x00\x06\x0f\xff\xff\xff", 9, "more than frame_size_max"},
+        {"\x85\x00\x00\x00\x06\xff\xff\xff\xff", 9, "more than frame_size_max"},
+        {"\x85\x00\x00\x05\x06\x00\x00\x00\x02\x00\x00", 11, "stream 5"},
+        {"\x85\x00\x00\x00\x08\x00\x00\x00\x04\x00\x00\x00\x01", 13, "opcode 0x08"},
+        {"\x86\x00\x00\x00\x06\x00\x00\x00\x02\x00\x00", 11, "v6"},
+        {"\x85\x00\x00\x00\x06\x00\x00\x00\x02\x00\x09", 11, "cut short"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct flow flow;
+        start(&flow);
+        struct relay *relay = relay_start(NULL, "127.0.0.1", 1);
+        relay_say(relay, cases[i].bytes, cases[i].size);
+        flow.options.contact_points = relay_contact(relay);
+        flow.options.port = 1;
+        REFUSED(&flow, i == 2 ? CQLRING_TLS : CQLRING_PROTOCOL, cases[i].words, relay_contact(relay));
+        flow_close(&flow);
+        relay_stop(relay);
+    }
+}
+END_TEST
+
 START_TEST(a_silent_node_does_not_keep_the_session_from_the_others)
 {
     struct flow flow;
@@ -440,6 +472,7 @@ int main(void)
     tcase_add_test(tcase, an_ipv6_address_and_a_path_are_contact_points_too);
     tcase_add_test(tcase, rc_17_a_node_without_a_row_in_system_local_is_passed_over);
     tcase_add_loop_test(tcase, to_14_a_server_that_does_not_answer_ends_with_the_connect_timeout, 0, 4);
+    tcase_add_test(tcase, a_server_of_another_protocol_is_told_at_once);
     tcase_add_test(tcase, a_silent_node_does_not_keep_the_session_from_the_others);
     tcase_add_test(tcase, rc_24_a_node_that_accepts_and_closes_is_left_in_peace);
     tcase_add_test(tcase, rc_24_a_node_that_closes_after_startup_is_left_in_peace_too);

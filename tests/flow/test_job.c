@@ -325,6 +325,10 @@ static void refused_row(const cqlring_completion *completion, void *context)
         *failed = (int)completion->row;
         ck_assert_uint_eq(completion->phase, CQLRING_NOT_SENT);
         ck_assert_ptr_nonnull(strstr(completion->error->message, "\"k\""));
+        cqlring_bytes cells[2];
+        ck_assert_uint_eq(cqlring_completion_cells(completion, cells, 2), 2);
+        ck_assert_int_eq(cells[0].size, 9);
+        ck_assert_int_eq(cells[1].size, 4);
     }
 }
 
@@ -395,6 +399,46 @@ START_TEST(pause_resume_and_rate)
     cqlring_job_summary(job, &after);
     ck_assert_int_ge(after.ended_us - after.started_us, 1000 * 1000000 / 5000 - 20000);
     cqlring_future_release(job);
+    flow_rows_fini(&rows);
+    flow_sink_fini(&sink);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
+static void dead_letter(const cqlring_completion *completion, void *context)
+{
+    cqlring_bytes cells[2];
+    uint8_t expected[40];
+    if (completion->status == CQLRING_OK) {
+        ck_assert_uint_eq(cqlring_completion_cells(completion, cells, 2), 0);
+        return;
+    }
+    ck_assert_uint_eq(cqlring_completion_cells(completion, cells, 2), 2);
+    flow_blob(completion->tag, expected, 40);
+    ck_assert_int_eq(cells[0].size, 8);
+    ck_assert_int_eq(cells[1].size, 40);
+    ck_assert_mem_eq(cells[1].data, expected, 40);
+    ++*(uint64_t *)context;
+}
+
+START_TEST(failed_rows_can_be_had_with_their_cells)
+{
+    struct flow flow;
+    flow_up(&flow);
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    flow_fault(&flow, "error:code=0x1500,every=7,opcode=EXECUTE");
+    struct flow_rows rows;
+    struct flow_sink sink;
+    flow_rows_init(&rows, 7000, 40);
+    flow_sink_init(&sink, 7000);
+    uint64_t letters = 0;
+    sink.each = dead_letter;
+    sink.context = &letters;
+    flow_ok(flow_run(&flow, insert, &rows, &sink, NULL, NULL, NULL));
+    ck_assert_uint_eq(letters, 1000);
+    ck_assert_uint_eq(sink.failed, 1000);
+    ck_assert_uint_eq(sink.maybe, 1000);
     flow_rows_fini(&rows);
     flow_sink_fini(&sink);
     cqlring_prepared_release(insert);
@@ -482,6 +526,7 @@ int main(void)
     tcase_add_test(tcase, cancel_gives_every_issued_row_one_outcome);
     tcase_add_test(tcase, closing_the_session_with_and_without_drain_settles_every_row);
     tcase_add_test(tcase, fr_09_a_row_that_does_not_encode_fails_alone);
+    tcase_add_test(tcase, failed_rows_can_be_had_with_their_cells);
     tcase_add_test(tcase, pause_resume_and_rate);
     tcase_add_test(tcase, ec_07_a_job_of_selects_delivers_all_pages_one_of_them_last);
     suite_add_tcase(suite, tcase);

@@ -159,7 +159,7 @@ START_TEST(a_time_out_and_a_cancel_while_it_is_prepared_again_were_not_sent)
     cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
     cqlring_bytes values[2] = {flow_bigint(1), cqlring_text("v")};
     node_forget_prepared(flow.node, NODE_ALL);
-    flow_fault(&flow, "late:delay_us=200000,opcode=PREPARE,times=1");
+    flow_fault(&flow, "late:delay_us=1000000,opcode=PREPARE,times=1");
     cqlring_execution how = {.struct_size = sizeof how, .timeout_us = 40000};
     cqlring_future *timed = ask_start_prepared(&flow, insert, values, 2, &how), *cancelled = ask_start_prepared(&flow, insert, values, 2, NULL),
                    *good = ask_start_prepared(&flow, insert, values, 2, NULL);

@@ -123,6 +123,7 @@ struct node_engine {
     uint64_t schema_changes;
     uint64_t bytes; /* stored, all tables */
     struct node_table *system_local, *system_peers, *system_peers_v2;
+    bool system_shown;  /* the system keyspaces stand in system_schema: from the first look at it */
     bool bootstrapping; /* system tables may be created and written */
 
     struct node_prepared *prepared_buckets[1024];

@@ -156,6 +156,8 @@ int64_t node_query_timestamp(struct query *query);
 
 /* --- schema ----------------------------------------------------------------------------------- */
 
+/* The system keyspaces' own description costs most of a start and is seldom read: written on demand. */
+void node_system_show(struct node_engine *engine, int64_t now_us);
 void node_system_create(struct node_engine *engine, int64_t now_us);
 void node_system_write_keyspace(struct node_engine *engine, struct node_keyspace *keyspace,
                                 int64_t now_us);

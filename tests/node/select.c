@@ -496,7 +496,7 @@ static void spoil_cell(const struct select_run *run, struct out *rows)
     struct out whole = {0};
     struct reader reader;
     node_reader_init(&reader, rows->data + run->last_row_at,
-                    (uint32_t)(rows->size - run->last_row_at));
+                     (uint32_t)(rows->size - run->last_row_at));
     (void)cqr_get_bytes(&reader);
     out_raw(&whole, rows->data, run->last_row_at);
     out_bytes(&whole, slice_text("bad"));
@@ -513,6 +513,8 @@ bool node_run_select(struct query *query, struct statement *statement)
                                  .storage = node_storage_of(query, statement->table),
                                  .now = node_query_second(query)};
     run.from.key = run.from.row = slice_of("", 0);
+    if (slice_is(statement->table->keyspace->name, "system_schema"))
+        node_system_show(query->engine, query->now_us);
     if (!start(&run))
         return false;
     struct out *body = query->body;

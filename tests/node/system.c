@@ -125,9 +125,8 @@ static void put_uuid(struct out *out, const uint8_t id[16])
 void node_system_write_keyspace(struct node_engine *engine, struct node_keyspace *keyspace,
                                 int64_t now_us)
 {
-    struct node_keyspace *schema = node_keyspace_find(engine, slice_text("system_schema"));
-    if (schema == NULL || node_table_find(schema, slice_text("keyspaces")) == NULL)
-        return; /* the first ones are written once their tables are there */
+    if (keyspace->is_system && !engine->system_shown)
+        return;
     struct out out = {0};
     node_out_printf(
         &out,
@@ -216,8 +215,7 @@ static void write_index(struct node_engine *engine, const struct node_table *tab
 
 void node_system_write_table(struct node_engine *engine, struct node_table *table, int64_t now_us)
 {
-    struct node_keyspace *schema = node_keyspace_find(engine, slice_text("system_schema"));
-    if (schema == NULL || node_table_find(schema, slice_text("column_masks")) == NULL)
+    if (table->keyspace->is_system && !engine->system_shown)
         return;
     erase_rows(engine, now_us, "columns", table->keyspace->name, "table_name", table->name);
     erase_rows(engine, now_us, "indexes", table->keyspace->name, "table_name", table->name);
@@ -415,11 +413,19 @@ void node_system_create(struct node_engine *engine, int64_t now_us)
     engine->system_peers = per_node(engine, "peers");
     if (engine->options->shards == 0)
         engine->system_peers_v2 = per_node(engine, "peers_v2");
-    /* The first of them were made before the tables that describe them. */
-    struct node_keyspace *schema = node_keyspace_find(engine, slice_text("system_schema"));
+}
+
+void node_system_show(struct node_engine *engine, int64_t now_us)
+{
+    if (engine->system_shown)
+        return;
+    engine->system_shown = true;
     for (struct node_keyspace *keyspace = engine->keyspaces; keyspace != NULL;
-         keyspace = keyspace->next)
+         keyspace = keyspace->next) {
+        if (!keyspace->is_system)
+            continue;
         node_system_write_keyspace(engine, keyspace, now_us);
-    for (struct node_table *table = schema->tables; table != NULL; table = table->next)
-        node_system_write_table(engine, table, now_us);
+        for (struct node_table *table = keyspace->tables; table != NULL; table = table->next)
+            node_system_write_table(engine, table, now_us);
+    }
 }

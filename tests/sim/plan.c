@@ -174,7 +174,8 @@ static void make_job(struct plan *plan, struct job_plan *job)
         job->size_max = percent(60) ? below(100) : percent(70) ? below(5000) : below(200000);
         job->size_min = percent(50) ? job->size_max : 0;
         uint32_t volume = 300000 / (job->size_max + 100);
-        job->rows = chance_skewed(&chance, 0, volume < 12 ? 12 : volume > 1200 ? 1200 : volume);
+        uint32_t rows_max = volume < 12 ? 12 : volume > 1500 ? 1500 : volume;
+        job->rows = percent(50) ? below(rows_max + 1) : chance_skewed(&chance, 0, rows_max);
     }
     if (percent(30))
         job->options.bytes_max = 200 + below(percent(50) ? 5000 : 500000);
