@@ -307,6 +307,13 @@ static uint32_t frame_max(const struct conn *conn)
     return conn->reader.state == READER_STARTUP && conn->frame_size_max > STARTUP_FRAME_MAX ? STARTUP_FRAME_MAX : conn->frame_size_max;
 }
 
+static void refuse_large(struct conn *conn, const struct frame_header *header)
+{
+    if (header_check(conn, header))
+        cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a frame of %u bytes, more than frame_size_max (%u): raise it, or read smaller pages", conn->text,
+                        header->body_size, frame_max(conn));
+}
+
 /* One whole envelope whose body lies in block. */
 static void frame_take(struct conn *conn, struct block *block, uint32_t offset, const struct frame_header *header)
 {
@@ -364,9 +371,15 @@ static void envelopes_take(struct conn *conn, struct block *block, uint32_t at, 
 {
     while (at < end && conn->reader.state < READER_DOWN) {
         struct frame_header header;
-        if (cqr_frame_cut(block->data + at, end - at, conn->frame_size_max, &header) != FRAME_WHOLE) {
+        switch (cqr_frame_cut(block->data + at, end - at, frame_max(conn), &header)) {
+        case FRAME_BAD:
+            refuse_large(conn, &header);
+            return;
+        case FRAME_PARTIAL:
             cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a self-contained segment that ends inside an envelope", conn->text);
             return;
+        case FRAME_WHOLE:
+            break;
         }
         frame_take(conn, block, at + PROTO_HEADER_SIZE, &header);
         at += PROTO_HEADER_SIZE + header.body_size;
@@ -380,14 +393,16 @@ static void slice_take(struct conn *conn, const uint8_t *data, uint32_t size)
     struct lane *lane = conn->lane;
     if (reader->assembly == NULL) {
         struct frame_header header;
-        enum frame_cut result = size < PROTO_HEADER_SIZE ? FRAME_BAD : cqr_frame_cut(data, size, frame_max(conn), &header);
-        if (size >= PROTO_HEADER_SIZE && !header_check(conn, &header))
-            return;
-        if (result == FRAME_BAD) {
-            cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent an envelope larger than frame_size_max (%u bytes), or its first slice has no header",
-                            conn->text, conn->frame_size_max);
+        if (size < PROTO_HEADER_SIZE) {
+            cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent an envelope whose first slice is smaller than its header", conn->text);
             return;
         }
+        if (cqr_frame_cut(data, size, frame_max(conn), &header) == FRAME_BAD) {
+            refuse_large(conn, &header);
+            return;
+        }
+        if (!header_check(conn, &header))
+            return;
         reader->assembly_size = PROTO_HEADER_SIZE + header.body_size;
         reader->assembly = cqr_block_take(lane->receive_pool, reader->assembly_size);
         if (reader->assembly == NULL) {
@@ -460,10 +475,7 @@ static uint32_t consume(struct conn *conn, struct block *block)
             struct frame_header header;
             switch (cqr_frame_cut(data, size, frame_max(conn), &header)) {
             case FRAME_BAD:
-                if (!header_check(conn, &header))
-                    return 0;
-                cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a frame of %u bytes, more than frame_size_max (%u): raise it, or read smaller pages",
-                                conn->text, header.body_size, frame_max(conn));
+                refuse_large(conn, &header);
                 return 0;
             case FRAME_PARTIAL:
                 if (size < PROTO_HEADER_SIZE)

@@ -735,7 +735,7 @@ void cqr_executions_waiting_run(struct lane *lane)
 {
     if (lane->exec_head != NULL && (lane->exec_due_us <= lane->now_us || lane->stopping))
         waiting_sweep(lane);
-    while (lane->exec_head != NULL && lane->op_count - lane->ops_used > 64) {
+    while (lane->exec_head != NULL && cqr_op_is_there(lane)) {
         struct execution *execution = lane->exec_head;
         lane->exec_head = execution->next_waiting;
         if (lane->exec_head == NULL)

@@ -310,6 +310,7 @@ static enum placed row_issue(struct lane *lane, struct job_part *part)
     struct job *job = part->job;
     const cqlring_row *row = &part->rows[part->row_at];
     struct op *op = cqr_op_take(lane, false);
+    part->op_wanted = op == NULL;
     if (op == NULL)
         return PLACED_NOT;
     op->settled = row_settled;
@@ -409,7 +410,7 @@ not_now:
 static void issue(struct lane *lane, struct job_part *part)
 {
     struct job *job = part->job;
-    part->blocked = false;
+    part->blocked = part->op_wanted = false;
     part->pace_until_us = 0;
     for (uint32_t quantum = 0; quantum < QUANTUM; quantum++) {
         if (atomic_load_explicit(&job->stop, memory_order_acquire) != 0 || atomic_load_explicit(&job->paused, memory_order_relaxed) != 0)
@@ -530,6 +531,11 @@ int64_t cqr_job_next(struct lane *lane)
             return 0;
         if (atomic_load_explicit(&job->paused, memory_order_relaxed) != 0 || part->open >= job->window)
             continue;
+        if (part->op_wanted) { /* another part may have given one back after this one's turn */
+            if (cqr_op_is_there(lane))
+                return 0;
+            continue;
+        }
         int64_t at = 0;
         if (part->pace_until_us > 0)
             at = part->pace_until_us;

@@ -40,6 +40,7 @@ struct job_part {
     bool stop_seen;
     bool final;                       /* closing: verdicts are ignored */
     bool blocked;                     /* the next row could not be placed */
+    bool op_wanted;                   /* because every op is in use */
     bool pages_wait;                  /* reserved */
     uint64_t bytes;                   /* of values and expected replies under way */
     uint32_t *on_node;                /* rows in flight by node index */

@@ -146,6 +146,7 @@ bool cqr_submitter_has_input(struct lane *lane);
 
 /* op pool: submitter. NULL when every op is in use; some are kept for the driver's own requests. */
 struct op *cqr_op_take(struct lane *lane, bool own);
+bool cqr_op_is_there(const struct lane *lane);       /* would cqr_op_take(lane, false) give one? */
 void cqr_op_give(struct lane *lane, struct op *op);  /* releases result, failure, reply and values that it still holds */
 
 /* request.c: the way of one op. Submitter. */

@@ -19,9 +19,14 @@ enum { OWN_OPS = 64, REPREPARES_MAX = 2 }; /* beyond one for each statement of i
 
 /* ---- pool ---- */
 
+bool cqr_op_is_there(const struct lane *lane)
+{
+    return lane->op_count - lane->ops_used > OWN_OPS;
+}
+
 struct op *cqr_op_take(struct lane *lane, bool own)
 {
-    if (lane->ops_used == lane->op_count || (!own && lane->op_count - lane->ops_used <= OWN_OPS))
+    if (lane->ops_used == lane->op_count || (!own && !cqr_op_is_there(lane)))
         return NULL;
     struct op *op = lane->op_free;
     if (op != NULL)
@@ -337,12 +342,15 @@ void cqr_op_lost(struct lane *lane, struct op *op, struct conn *conn)
 
 static void orphans_check(struct lane *lane, struct conn *conn)
 {
-    if (conn->home == NULL || conn->home->pool == NULL)
+    if (conn->home == NULL)
         return;
-    uint32_t max = conn->home->pool->cluster->orphans_max;
+    /* with more than this the streams left are fewer than what may be in flight, and none at all in the end */
+    uint32_t max = conn->writer.stream_count - conn->writer.in_flight_max;
+    if (conn->home->pool != NULL && conn->home->pool->cluster->orphans_max < max)
+        max = conn->home->pool->cluster->orphans_max;
     if (conn->writer.orphans > max) {
         char why[240];
-        snprintf(why, sizeof why, "%s leaves %u requests unanswered after their time-out (orphans_max %u): the connection is replaced", conn->text,
+        snprintf(why, sizeof why, "%s leaves %u requests unanswered after their time-out (at most %u may be): the connection is replaced", conn->text,
                  conn->writer.orphans, max);
         conn->writer.replaced = true;
         cqr_writer_shut(conn, CQLRING_LOST, why);

@@ -359,9 +359,12 @@ static uint64_t value(const counter *which)
 void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *out)
 {
     cqlring_stats sum = {.struct_size = sizeof sum};
-    const struct runtime_core *core = cqr_runtime_core(runtime);
-    if (core == NULL)
-        core = default_core;
+    struct runtime_core *core = cqr_runtime_core(runtime), *held = NULL;
+    if (core == NULL) { /* the process default, if there is one */
+        pthread_mutex_lock(&default_lock);
+        held = core = default_core != NULL ? cqr_runtime_retain(default_core) : NULL;
+        pthread_mutex_unlock(&default_lock);
+    }
     for (uint32_t i = 0; core != NULL && i < core->lane_count; i++) {
         const struct lane_stats *lane = &core->lanes[i].stats;
         const struct reactor_stats *reactor = &core->lanes[i].reactor_stats;
@@ -391,6 +394,7 @@ void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *out)
         sum.late_replies += value(&lane->late_replies);
         sum.log_dropped += value(&reactor->log_dropped);
     }
+    cqr_runtime_release(held);
     sum.allocations = cqr_mem_allocation_count();
     size_t size = out->struct_size;
     if (size > sizeof sum)

@@ -158,7 +158,8 @@ START_TEST(a_batch_of_65535_statements_is_one_request)
 {
     struct flow flow;
     up(&flow, _i, 1);
-    cqlring_prepared *insert = flow_prepare(&flow, "INSERT INTO ks.t (k) VALUES (?)");
+    flow_cql(&flow, "CREATE TABLE ks.wide (p int, c bigint, PRIMARY KEY (p, c))");
+    cqlring_prepared *insert = flow_prepare(&flow, "INSERT INTO ks.wide (p, c) VALUES (1, ?)");
     enum { COUNT = 65535 };
     cqlring_batch_child *children = calloc(COUNT, sizeof *children);
     cqlring_bytes *values = calloc(COUNT, sizeof *values);
@@ -174,7 +175,7 @@ START_TEST(a_batch_of_65535_statements_is_one_request)
     cqlring_status status = run(&flow, CQLRING_BATCH_UNLOGGED, children, COUNT, NULL, NULL, &error);
     ck_assert_msg(status == CQLRING_OK, "%s", error.message);
     ck_assert_uint_eq(ask_seen(OPCODE_BATCH).batch_count, COUNT);
-    ck_assert_int_eq(node_table_rows(flow.node, "ks.t"), COUNT);
+    ck_assert_int_eq(node_table_rows(flow.node, "ks.wide"), COUNT);
     free(children);
     free(values);
     free(keys);
@@ -194,7 +195,7 @@ START_TEST(bt_06_a_batch_too_large_for_the_server_is_its_error_whole_and_the_con
     cqlring_bytes values[5][2];
     cqlring_batch_child children[5];
     for (int i = 0; i < 5; i++) {
-        values[i][0] = flow_bigint(i);
+        values[i][0] = flow_bigint(1); /* one partition: only its size is wrong */
         values[i][1] = (cqlring_bytes){blob, sizeof blob};
         children[i] = (cqlring_batch_child){.cql = cqlring_text(FLOW_INSERT), .values = values[i], .value_count = 2};
     }
@@ -204,6 +205,10 @@ START_TEST(bt_06_a_batch_too_large_for_the_server_is_its_error_whole_and_the_con
     ck_assert_ptr_nonnull(strstr(error.message, "BATCH to "));
     ck_assert_uint_eq(error.may_have_been_applied, 0);
     flow_ok(run(&flow, CQLRING_BATCH_UNLOGGED, children, 3, NULL, NULL, &error));
+    values[1][0] = flow_bigint(2); /* several partitions: the fail threshold is lower */
+    ck_assert_int_eq(run(&flow, CQLRING_BATCH_UNLOGGED, children, 3, NULL, NULL, &error), CQLRING_SERVER);
+    ck_assert_int_eq(error.server_code, 0x2200);
+    ck_assert_ptr_nonnull(strstr(error.message, "Batch too large"));
     ck_assert_uint_eq(flow_stats(&flow).connections_lost, 0);
     flow_close(&flow);
 }

@@ -491,7 +491,16 @@ static void test_tls(void)
     }
     if (live.tls_client_certificate != NULL) {
         tls.certificate_file = tls.key_file = NULL;
-        expect_open("tls: without the client certificate nobody is let in", &options, CQLRING_TLS);
+        tls.version_max = 12;
+        expect_open("tls: without the client certificate nobody is let in, version 1.2", &options, CQLRING_TLS);
+        /* In 1.3 the client has done its part before the server looks at it: its alert may be lost in a reset. */
+        tls.version_min = tls.version_max = 13;
+        live_begin("tls: without the client certificate nobody is let in, version 1.3");
+        cqlring_cluster *refused = NULL;
+        (void)live_check(cqlring_cluster_open_sync(NULL, &options, &refused, NULL) != CQLRING_OK, "it was let in");
+        cqlring_cluster_release(refused);
+        live_end();
+        tls.version_min = tls.version_max = 0;
     }
     live_begin("tls: plain text is refused in good time");
     options.tls = NULL;

@@ -331,12 +331,14 @@ void node_counters_reset(struct node_cluster *cluster)
 
 bool node_last(struct node_cluster *cluster, uint32_t node, uint8_t opcode, struct node_seen *out)
 {
-    uint32_t slot = opcode == 0xFF ? SEEN_ANY : opcode < OPCODE_OTHER ? opcode : OPCODE_OTHER;
     bool found = false;
     cluster_lock(cluster);
-    for (uint32_t i = 0; i < cluster->options.nodes; ++i) {
-        const struct node_state *state = &cluster->nodes[i];
-        if ((node != NODE_ALL && node != i) || !state->seen_any[slot] ||
+    for (uint32_t i = 0; i < cluster->options.nodes * SEEN_COUNT; ++i) {
+        const struct node_state *state = &cluster->nodes[i / SEEN_COUNT];
+        uint32_t slot = i % SEEN_COUNT;
+        bool wanted = opcode == 0xFF ? slot != OPCODE_OPTIONS
+                                     : slot == (opcode < OPCODE_OTHER ? opcode : OPCODE_OTHER);
+        if (!wanted || (node != NODE_ALL && node != i / SEEN_COUNT) || !state->seen_any[slot] ||
             (found && state->seen[slot].number < out->number))
             continue;
         *out = state->seen[slot];

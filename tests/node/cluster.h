@@ -24,7 +24,7 @@ struct fault {
 
 struct node_state {
     struct node_counters counters;
-    struct node_seen *seen; /* [33]: by opcode (31: unknown), [32]: the last of any but OPTIONS */
+    struct node_seen *seen; /* the last request by opcode; [31]: of unknown ones */
     bool *seen_any;
     int64_t frozen_until; /* INT64_MIN: not frozen; INT64_MAX: until thawed */
     bool silent;
@@ -68,7 +68,7 @@ struct node_cluster {
     struct node_server *server;
 };
 
-enum { VALUES_MAX = 65536, SEEN_ANY = 32, SEEN_COUNT = 33, OPCODE_OTHER = 31 };
+enum { VALUES_MAX = 65536, SEEN_COUNT = 32, OPCODE_OTHER = 31 };
 
 enum conn_state { CONN_AWAIT_STARTUP, CONN_AWAIT_AUTH, CONN_READY };
 

@@ -211,6 +211,9 @@ struct batch_part {
     uint16_t value_count;
 };
 bool node_run_batch(struct query *query, uint8_t kind, struct batch_part *parts, uint32_t count);
+/* The token of a statement's key, if it is a single known one. A text batch has its first child's. */
+bool node_statement_token(const struct statement *statement, const cqlring_bytes *values,
+                          uint16_t value_count, int64_t *token, struct node_keyspace **keyspace);
 /* The key of a statement with these values, if it is a single known one: fills has_token, token, token_keyspace. */
 void node_find_token(struct query *query, const struct statement *statement);
 

@@ -126,24 +126,29 @@ static uint16_t payload_count(cqlring_bytes payload)
     return payload.data == NULL || payload.size < 2 ? 0 : cqr_load_u16(slice_data(payload));
 }
 
-void node_seen_begin(struct node_conn *conn, const struct hand *hand, struct node_seen *seen)
+/* The record is written where it stays: one for each opcode. */
+struct node_seen *node_seen_begin(struct node_conn *conn, const struct hand *hand)
 {
+    struct node_state *node = &conn->cluster->nodes[conn->node];
     const struct request *request = &hand->request;
-    *seen = (struct node_seen){
-        .number = ++conn->cluster->seen_number,
-        .node = conn->node,
-        .conn = conn->number,
-        .version = conn->dialect.version,
-        .opcode = hand->opcode,
-        .flags = hand->flags,
-        .compressed = hand->compressed,
-        .stream = hand->stream,
-        .body_size = hand->body_size,
-        .payload_count = payload_count(request->payload),
-    };
-    if (hand->opcode != OPCODE_QUERY && hand->opcode != OPCODE_EXECUTE &&
-        hand->opcode != OPCODE_BATCH && hand->opcode != OPCODE_PREPARE)
-        return;
+    uint32_t slot = hand->opcode < OPCODE_OTHER ? hand->opcode : OPCODE_OTHER;
+    struct node_seen *seen = &node->seen[slot];
+    node->seen_any[slot] = true;
+    seen->number = ++conn->cluster->seen_number;
+    seen->node = conn->node;
+    seen->conn = conn->number;
+    seen->version = conn->dialect.version;
+    seen->opcode = hand->opcode;
+    seen->flags = hand->flags;
+    seen->compressed = hand->compressed;
+    seen->stream = hand->stream;
+    seen->body_size = hand->body_size;
+    seen->payload_count = payload_count(request->payload);
+    seen->has_token = seen->is_replica = false;
+    seen->keyspace[0] = seen->text[0] = 0;
+    if (hand->opcode == OPCODE_STARTUP || hand->opcode == OPCODE_OPTIONS ||
+        hand->opcode == OPCODE_REGISTER || hand->opcode == OPCODE_AUTH_RESPONSE)
+        return seen;
     const struct query_params *params = &request->params;
     seen->consistency = params->consistency;
     seen->serial_consistency = params->serial_consistency;
@@ -161,20 +166,17 @@ void node_seen_begin(struct node_conn *conn, const struct hand *hand, struct nod
     seen->batch_count = request->batch_count;
     copy_text(seen->keyspace, sizeof seen->keyspace,
               request->keyspace.size > 0 ? request->keyspace : params->keyspace);
-    if (hand->opcode != OPCODE_EXECUTE)
-        copy_text(seen->text, sizeof seen->text, request->text);
+    copy_text(seen->text, sizeof seen->text, request->text);
+    return seen;
+}
+
+void node_seen_text(struct node_seen *seen, cqlring_bytes text)
+{
+    copy_text(seen->text, sizeof seen->text, text);
 }
 
 void node_seen_end(struct node_conn *conn, const struct node_seen *seen)
 {
-    struct node_state *node = &conn->cluster->nodes[conn->node];
-    uint32_t slot = seen->opcode < OPCODE_OTHER ? seen->opcode : OPCODE_OTHER;
-    node->seen[slot] = *seen;
-    node->seen_any[slot] = true;
-    if (seen->opcode != OPCODE_OPTIONS) {
-        node->seen[SEEN_ANY] = *seen;
-        node->seen_any[SEEN_ANY] = true;
-    }
     if (conn->cluster->options.on_request != NULL)
         conn->cluster->options.on_request(seen, conn->cluster->options.context);
 }
@@ -474,11 +476,10 @@ void node_handle(struct node_conn *conn, uint8_t flags, int16_t stream, uint8_t 
         node_handle_statement(conn, &hand);
         return;
     }
-    struct node_seen seen;
-    node_seen_begin(conn, &hand, &seen);
-    node_seen_end(conn, &seen);
+    struct node_seen *seen = node_seen_begin(conn, &hand);
+    node_seen_end(conn, seen);
     if (conn->cluster->faults != NULL) {
-        hand.strike = node_fault_pick(conn, &seen, NULL);
+        hand.strike = node_fault_pick(conn, seen, NULL);
         if (strike_handshake(conn, &hand))
             return;
     }

@@ -15,7 +15,8 @@ struct hand {
     struct strike strike;
 };
 
-void node_seen_begin(struct node_conn *conn, const struct hand *hand, struct node_seen *seen);
+struct node_seen *node_seen_begin(struct node_conn *conn, const struct hand *hand);
+void node_seen_text(struct node_seen *seen, cqlring_bytes text); /* EXECUTE: the statement's */
 void node_seen_end(struct node_conn *conn, const struct node_seen *seen);
 void node_handle_statement(struct node_conn *conn, struct hand *hand);
 void node_reply_planned_error(struct node_conn *conn, const struct hand *hand,

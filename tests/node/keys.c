@@ -194,41 +194,42 @@ bool node_partition_keys(struct query *query, const struct statement *statement,
     return true;
 }
 
-void node_find_token(struct query *query, const struct statement *statement)
+bool node_statement_token(const struct statement *statement, const cqlring_bytes *values,
+                          uint16_t value_count, int64_t *token, struct node_keyspace **keyspace)
 {
-    query->has_token = false;
-    const struct key_plan *key = statement->kind == STATEMENT_SELECT   ? &statement->plan->key
-                                 : statement->kind <= STATEMENT_DELETE ? &statement->modify->key
-                                                                       : NULL;
-    if (statement->kind == STATEMENT_BATCH && statement->children != NULL) {
+    if (statement->kind == STATEMENT_BATCH && statement->children != NULL)
         statement = statement->children;
-        key = &statement->modify->key;
-    }
-    if (key == NULL || !key->partition_single || statement->table->is_system)
-        return;
+    if (statement->kind > STATEMENT_DELETE || statement->table->is_system)
+        return false;
+    const struct key_plan *key = statement->kind == STATEMENT_SELECT ? &statement->plan->key
+                                                                     : &statement->modify->key;
     cqlring_bytes parts[16];
     uint16_t count = statement->table->partition_count;
-    if (count > 16)
-        return;
+    if (!key->partition_single || count > 16)
+        return false;
     for (uint16_t i = 0; i < count; ++i) {
         const struct term *term = key->partition[i]->value;
         if (term->constant)
             parts[i] = term->value;
-        else if (term->kind == TERM_BIND && term->bind < query->value_count)
-            parts[i] = query->values[term->bind];
+        else if (term->kind == TERM_BIND && term->bind < value_count)
+            parts[i] = values[term->bind];
         else
-            return;
-        if (parts[i].size < 0 || parts[i].size > 0xFFFF)
-            return;
+            return false;
     }
     uint8_t scratch[1024];
     static const uint16_t indexes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     cqlring_bytes routing;
     if (!cqr_routing_key(parts, indexes, count, scratch, sizeof scratch, &routing))
-        return;
-    query->has_token = true;
-    query->token = cqr_murmur3(routing.data, (uint32_t)routing.size);
-    query->token_keyspace = statement->table->keyspace;
+        return false;
+    *token = cqr_murmur3(routing.data, (uint32_t)routing.size);
+    *keyspace = statement->table->keyspace;
+    return true;
+}
+
+void node_find_token(struct query *query, const struct statement *statement)
+{
+    query->has_token = node_statement_token(statement, query->values, query->value_count,
+                                            &query->token, &query->token_keyspace);
 }
 
 /* --- rows as seen ----------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@ struct work {
     struct node_prepared *prepared; /* EXECUTE */
     struct statement *statement;    /* of EXECUTE or QUERY; NULL: not understood */
     struct node_arena arena;        /* a QUERY's statement */
-    struct node_seen seen;
+    struct node_seen *seen;
     cqlring_bytes unknown_id; /* UNPREPARED */
 };
 
@@ -76,24 +76,23 @@ static bool bind(struct node_conn *conn, struct work *work, const struct request
 
 /* --- counting --------------------------------------------------------------------------------- */
 
-static void count_routing(struct node_conn *conn, struct work *work)
+static void count_routing(struct node_conn *conn, struct node_seen *seen, bool has_token,
+                          int64_t token, struct node_keyspace *keyspace)
 {
     struct node_counters *counters = conn_counters(conn);
-    const struct query *query = &work->query;
-    if (!query->has_token) {
+    if (!has_token) {
         ++counters->keyless;
         return;
     }
     const uint32_t *nodes = NULL;
-    uint32_t count = node_engine_replicas(query->engine, query->token_keyspace, query->token,
-                                          &nodes);
+    uint32_t count = node_engine_replicas(&conn->cluster->engine, keyspace, token, &nodes);
     bool hit = false;
     for (uint32_t i = 0; i < count; ++i)
         hit = hit || nodes[i] == conn->node;
     ++*(hit ? &counters->replica_hits : &counters->replica_misses);
-    work->seen.has_token = true;
-    work->seen.token = query->token;
-    work->seen.is_replica = hit;
+    seen->has_token = true;
+    seen->token = token;
+    seen->is_replica = hit;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -384,8 +383,9 @@ static void run_and_reply(struct node_conn *conn, struct hand *hand, struct work
                   !(work->statement != NULL && work->statement->table != NULL &&
                     work->statement->table->is_system);
     if (counts && run)
-        count_routing(conn, work);
-    node_seen_end(conn, &work->seen);
+        count_routing(conn, work->seen, work->query.has_token, work->query.token,
+                      work->query.token_keyspace);
+    node_seen_end(conn, work->seen);
     if (fault != NULL && fault->plan.kind == NODE_FAULT_ERROR) {
         node_reply_planned_error(conn, hand, &fault->plan, request->params.consistency);
         return;
@@ -410,21 +410,24 @@ static void run_and_reply(struct node_conn *conn, struct hand *hand, struct work
 }
 
 /* Void mode's straight way: an EXECUTE of a write, nothing in its way. */
-static bool reply_void(struct node_conn *conn, const struct hand *hand, struct work *work)
+static bool reply_void(struct node_conn *conn, const struct hand *hand, struct node_seen *seen,
+                       const struct node_prepared *prepared)
 {
     struct node_cluster *cluster = conn->cluster;
-    bool plain = cluster->options.mode == NODE_VOID && work->prepared != NULL &&
-                 work->prepared->is_write && cluster->faults == NULL &&
-                 (hand->flags & FLAG_TRACING) == 0 && !hand->request.params.has_names &&
-                 hand->request.value_count == work->statement->bind_count &&
+    const struct request *request = &hand->request;
+    bool plain = cluster->options.mode == NODE_VOID && prepared->is_write &&
+                 cluster->faults == NULL && (hand->flags & FLAG_TRACING) == 0 &&
+                 !request->params.has_names &&
+                 request->value_count == prepared->statement->bind_count &&
                  cluster->engine.down_count == 0;
-    if (!plain || !read_values(cluster, 0, hand->request.value_count, hand->request.values))
+    if (!plain || !read_values(cluster, 0, request->value_count, request->values))
         return false;
-    work->query.values = cluster->values;
-    work->query.value_count = hand->request.value_count;
-    node_find_token(&work->query, work->statement);
-    count_routing(conn, work);
-    node_seen_end(conn, &work->seen);
+    int64_t token = 0;
+    struct node_keyspace *keyspace = NULL;
+    bool has_token = node_statement_token(prepared->statement, cluster->values,
+                                          request->value_count, &token, &keyspace);
+    count_routing(conn, seen, has_token, token, keyspace);
+    node_seen_end(conn, seen);
     (void)node_reply_begin(conn, OPCODE_RESULT, 0, hand->stream);
     node_put_void(&conn->reply);
     cqr_store_u32(conn->reply.data + 5, 4);
@@ -436,6 +439,18 @@ void node_handle_statement(struct node_conn *conn, struct hand *hand)
 {
     struct node_cluster *cluster = conn->cluster;
     const struct request *request = &hand->request;
+    struct node_seen *seen = node_seen_begin(conn, hand);
+    struct node_prepared *prepared = NULL;
+    if (hand->opcode == OPCODE_EXECUTE) {
+        prepared = node_prepared_find(&cluster->engine, request->id);
+        if (!knows(conn, prepared))
+            prepared = NULL;
+        if (prepared != NULL) {
+            node_seen_text(seen, prepared->text);
+            if (reply_void(conn, hand, seen, prepared))
+                return;
+        }
+    }
     struct work work = {
         .query =
             {
@@ -449,34 +464,23 @@ void node_handle_statement(struct node_conn *conn, struct hand *hand)
                 .void_mode = cluster->options.mode == NODE_VOID,
                 .with_metadata_id = cqr_dialect_has_metadata_id(&conn->dialect),
                 .metadata_id = request->result_metadata_id,
+                .prepared = prepared,
                 .code = -1,
             },
+        .prepared = prepared,
+        .statement = prepared == NULL ? NULL : prepared->statement,
+        .seen = seen,
         .unknown_id = SLICE_NULL,
     };
     cqlring_bytes keyspace = request->keyspace.size > 0 ? request->keyspace
                                                         : request->params.keyspace;
     work.query.keyspace = keyspace.size > 0 ? keyspace : slice_text(conn->keyspace);
-    node_seen_begin(conn, hand, &work.seen);
-    if (hand->opcode == OPCODE_EXECUTE) {
-        struct node_prepared *prepared = node_prepared_find(&cluster->engine, request->id);
-        if (knows(conn, prepared)) {
-            work.prepared = prepared;
-            work.statement = prepared->statement;
-            work.query.prepared = prepared;
-            size_t size = (size_t)prepared->text.size < sizeof work.seen.text
-                              ? (size_t)prepared->text.size
-                              : sizeof work.seen.text - 1;
-            memcpy(work.seen.text, prepared->text.data, size);
-            if (reply_void(conn, hand, &work))
-                return;
-        } else {
-            (void)unprepared(&work, conn, request->id);
-        }
-    } else if (hand->opcode == OPCODE_QUERY) {
+    if (hand->opcode == OPCODE_EXECUTE && prepared == NULL)
+        (void)unprepared(&work, conn, request->id);
+    else if (hand->opcode == OPCODE_QUERY)
         work.statement = node_understand(&work.query, request->text, &work.arena);
-    }
     if (cluster->faults != NULL)
-        hand->strike = node_fault_pick(conn, &work.seen, work.statement);
+        hand->strike = node_fault_pick(conn, seen, work.statement);
     run_and_reply(conn, hand, &work);
     node_arena_fini(&work.arena);
     node_arena_reset(&conn->arena);

@@ -152,7 +152,9 @@ static void on_request(struct ledger *ledger, struct entry *entry, bool first)
     uint64_t bytes_max = how->options.bytes_max != 0 ? how->options.bytes_max : 16 << 20;
     if (how->options.ordered)
         bytes_max += how->size_max; /* the oldest unsettled row is outside the budget */
-    if (first && how->sink_later_percent == 0 && !ledger->silent)
+    /* what was settled without an answer and waits for its turn is not known here */
+    bool is_known = how->sink_later_percent == 0 && !ledger->silent && (!how->options.ordered || run->plan->mishap_count + run->plan->fault_count == 0);
+    if (first && is_known)
         world_check(ledger->rows_unanswered == 1 || ledger->bytes_unanswered <= bytes_max, "%s: %" PRIu64 " bytes of values under way, bytes_max is %" PRIu64, ledger->what,
                     ledger->bytes_unanswered, bytes_max);
     if (first && how->options.rows_per_s > 0 && how->rate_us < 0) {
