@@ -197,6 +197,7 @@ bool cqr_writer_orphan(struct conn *conn, struct op *op);
 bool cqr_writer_has_begun(const struct conn *conn, const struct op *op);
 /* After DOWN: was its request taken whole by the socket? (decision 13) */
 bool cqr_writer_was_sent(const struct conn *conn, const struct op *op);
+void cqr_writer_answered(struct conn *conn);    /* one less is in flight */
 void cqr_writer_stream_free(struct conn *conn, uint16_t stream);
 void cqr_writer_fini(struct conn *conn);        /* before goodbye: gives back blocks, disarms timers */
 void cqr_values_release(struct lane *lane, struct op *op); /* the op is settled: its values may go */

@@ -451,6 +451,23 @@ static void frame_write(const struct conn *conn, struct op *op, struct writer *o
         cqr_batch_end(out, &conn->dialect, &params, start);
 }
 
+/* The end of the turn looks at it. */
+static void mark_dirty(struct conn *conn)
+{
+    struct conn_writer *writer = &conn->writer;
+    if (writer->dirty)
+        return;
+    writer->dirty = true;
+    writer->next_dirty = conn->lane->dirty;
+    conn->lane->dirty = conn;
+}
+
+void cqr_writer_answered(struct conn *conn)
+{
+    if (--conn->writer.in_flight == 0)
+        mark_dirty(conn); /* nothing to send, but the node's count is published there */
+}
+
 enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, int64_t now_us)
 {
     struct lane *lane = conn->lane;
@@ -518,13 +535,10 @@ enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring
     atomic_store_explicit(&conn->slots[op->stream], (uintptr_t)op, memory_order_release);
     cqr_count(&lane->stats.issued, 1);
 
-    if (block->fill - writer->open_from >= FLUSH_SIZE) {
+    if (block->fill - writer->open_from >= FLUSH_SIZE)
         cqr_writer_flush(conn);
-    } else if (!writer->dirty) {
-        writer->dirty = true;
-        writer->next_dirty = lane->dirty;
-        lane->dirty = conn;
-    }
+    else
+        mark_dirty(conn);
     return WRITE_OK;
 }
 
@@ -610,7 +624,7 @@ bool cqr_writer_orphan(struct conn *conn, struct op *op)
     uintptr_t expected = (uintptr_t)op;
     if (!atomic_compare_exchange_strong_explicit(&conn->slots[op->stream], &expected, SLOT_ORPHAN, memory_order_acq_rel, memory_order_relaxed))
         return false; /* the reactor has taken the reply and will publish it (decision 10) */
-    writer->in_flight--;
+    cqr_writer_answered(conn);
     uint32_t *end = region_of(conn, op);
     if (end != NULL)
         cut(conn, op, end);

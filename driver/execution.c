@@ -503,6 +503,7 @@ static void dispose(cqlring_future *future)
         cqlring_result_release(future->completion.result);
     } else if (future->kind == FUTURE_PREPARED) {
         cqlring_prepared_release(future->value);
+        cqlring_prepared_release(execution->context);
     }
     cqr_failure_free(future->error);
     struct runtime_core *runtime = future->runtime;
@@ -514,7 +515,9 @@ static void dispose(cqlring_future *future)
 static void cancel_run(struct lane *lane, struct lane_message *message)
 {
     struct execution *execution = (struct execution *)(void *)((char *)message - offsetof(struct execution, cancel_message));
-    if (execution->op != NULL)
+    if (execution->future.kind == FUTURE_PREPARED)
+        cqr_prepare_cancel(execution);
+    else if (execution->op != NULL)
         cqr_op_abort(lane, execution->op, CQLRING_CANCELLED, "cancelled by the application");
     else
         execution->cancelled = true; /* if it still waits for an op, this turn refuses it */

@@ -82,6 +82,10 @@ struct job {
 
 enum { JOB_STOP_SINK = 1, JOB_STOP_ERROR = 2, JOB_STOP_CANCEL = 4, JOB_STOP_CLOSE = 8 };
 
+/* Any thread: issuing ends (how: JOB_STOP_…); the first reason given is the job's. error may be NULL. */
+void cqr_job_stop(struct job *job, unsigned how, cqlring_status status, const cqlring_error *error);
+void cqr_job_end(struct job *job);                       /* the last part has ended: the future is completed */
+
 void cqr_job_turn(struct lane *lane);                    /* deliver and issue, all parts round robin */
 int64_t cqr_job_next(struct lane *lane);                 /* when it has to run again: 0 now */
 void cqr_job_session_stop(struct lane *lane, struct cqlring_session *session); /* issuing ends */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Prepared statements: the cache, versions, re-prepare inside the driver. */
+/* Prepared statements: the cache, versions, the asking. What happens when a node does not know one is in reprepare.c. */
 
 #include <assert.h>
 #include <stdio.h>
@@ -15,7 +15,6 @@
 #include "serialize/type.h"
 
 enum { STATEMENT_ARENA_MAX = 64 << 20, REPLY_UNKNOWN = 64 << 10, REPLY_WINDOW = 64 };
-enum { REPREPARE_TIMEOUT_US = 3000000 }; /* as an attempt: then another node is asked */
 
 struct prepare_waiter {
     struct prepare_waiter *next;
@@ -131,6 +130,11 @@ static bool columns_equal(const struct column_set *a, const struct column_set *b
             return false;
     }
     return true;
+}
+
+bool cqr_markers_equal(const struct statement_version *a, const struct statement_version *b)
+{
+    return columns_equal(a->bind, b->bind);
 }
 
 static bool versions_equal(const struct statement_version *a, const struct statement_version *b)
@@ -307,167 +311,6 @@ void cqr_prepared_metadata(struct statement_version *old, struct column_set *col
     version_swap(prepared, version);
 }
 
-/* ---- re-prepare ---- */
-
-struct reprepare {
-    struct reprepare *next;
-    struct cqlring_prepared *prepared;
-    struct conn *conn;
-    struct op *waiting; /* through op->link */
-};
-
-void cqr_reprepare_forget(struct lane *lane, struct op *op)
-{
-    for (struct reprepare *reprepare = lane->reprepares; reprepare != NULL; reprepare = reprepare->next)
-        for (struct op **at = &reprepare->waiting; *at != NULL; at = &(*at)->link)
-            if (*at == op) {
-                *at = op->link;
-                op->link = NULL;
-                return;
-            }
-}
-
-static bool version_outdated(const struct statement_version *was, const struct statement_version *now, bool by_id)
-{
-    return was != now && (!columns_equal(was->bind, now->bind) || (by_id && !bytes_equal(was->id, was->id_size, (cqlring_bytes){now->id, now->id_size})));
-}
-
-/* PS-12: were the op's bytes made for other types (or, a batch's, with another id) than the statement now has? NULL: no. */
-static struct failure *values_outdated(const struct op *op, const struct statement_version *version)
-{
-    const struct statement_version *was = op->version;
-    uint32_t index = 0;
-    if (op->plan->opcode == OPCODE_BATCH) {
-        const struct request_body *body = op->body;
-        while (index < body->prepared_count && (body->prepared[index] != version->prepared || !version_outdated(body->versions[index], version, true)))
-            index++;
-        if (index == body->prepared_count)
-            return NULL;
-        was = body->versions[index];
-    } else if (!version_outdated(was, version, false)) {
-        return NULL;
-    }
-    const struct columns *old = &was->bind->columns, *now = &version->bind->columns;
-    uint32_t i = 0;
-    while (i < old->count && i < now->count && cqr_type_equal(old->array[i].type, now->array[i].type))
-        i++;
-    if (i == old->count && i == now->count)
-        return cqr_failure_make(CQLRING_TYPE, "%s: a statement has another id on the server since the batch was made: make it again", cqr_opcode_name(op->plan->opcode));
-    return cqr_failure_make(CQLRING_TYPE, "%s: the type of bind marker \"%.*s\" has changed on the server since the statement was prepared: bind the values again",
-                            cqr_opcode_name(op->plan->opcode), i < old->count ? old->array[i].name.size : 1,
-                            i < old->count ? (const char *)old->array[i].name.data : "?");
-}
-
-static void reprepare_end(struct lane *lane, struct reprepare *reprepare, struct conn *conn, struct statement_version *version, struct failure *failure)
-{
-    struct failure *changed = NULL;
-    struct reprepare **at = &lane->reprepares;
-    while (*at != reprepare)
-        at = &(*at)->next;
-    *at = reprepare->next;
-    struct op *op = reprepare->waiting;
-    while (op != NULL) {
-        struct op *next = op->link;
-        op->link = NULL;
-        cqr_wheel_disarm(&lane->wheel, &op->timer);
-        if (version == NULL) {
-            struct failure *own = cqr_failure_copy(&failure->error);
-            cqr_op_settle(lane, op, own->error.status, own);
-        } else if ((changed = values_outdated(op, version)) != NULL) {
-            cqr_op_settle(lane, op, CQLRING_TYPE, changed);
-        } else {
-            if (op->plan->opcode == OPCODE_EXECUTE)
-                op->version = version;
-            op->state = OP_NEW;
-            if (conn != NULL)
-                cqr_op_issue_on(lane, op, conn);
-            else
-                cqr_op_issue(lane, op);
-        }
-        op = next;
-    }
-    cqlring_prepared_release(reprepare->prepared);
-    cqr_mem_free(reprepare);
-}
-
-/* The keyspace in which its text means what it meant. v5 can say so in the PREPARE; on v4 the same node is asked on a
-   connection that is in it. Where there is none, cqr_prepared_learn tells whether the answer is the same statement. */
-static struct conn *conn_to_prepare(struct lane *lane, struct conn *conn, const struct cqlring_prepared *prepared, cqlring_bytes *keyspace)
-{
-    *keyspace = (cqlring_bytes){NULL, 0};
-    const struct pool *pool = conn->home != NULL ? conn->home->pool : NULL;
-    bool is_same = pool != NULL && strcmp(pool->keyspace, prepared->keyspace) == 0;
-    if (prepared->request_keyspace || (!is_same && prepared->keyspace[0] != '\0' && conn->dialect.version >= PROTO_V5)) {
-        *keyspace = cqlring_text(prepared->keyspace);
-        return conn;
-    }
-    if (is_same || conn->node == NULL)
-        return conn;
-    for (pool = lane->pools; pool != NULL; pool = pool->next) {
-        const struct pool_link *link = conn->node->index < pool->link_count ? pool->links[conn->node->index] : NULL;
-        if (pool->cluster == prepared->cluster && strcmp(pool->keyspace, prepared->keyspace) == 0 && link != NULL && link->up && cqr_writer_has_room(link->conn))
-            return link->conn;
-    }
-    return conn;
-}
-
-static void reprepare_done(struct lane *lane, struct op *own, void *context)
-{
-    struct reprepare *reprepare = context;
-    struct conn *conn = reprepare->conn;
-    struct statement_version *version = NULL;
-    struct failure *failure = NULL;
-    if (own->status == CQLRING_OK) {
-        if (cqr_prepared_learn(reprepare->prepared, &conn->dialect, own->reply_body, &version, &failure) == CQLRING_OK)
-            cqr_count(&lane->stats.reprepares, 1);
-    } else if (own->status == CQLRING_LOST || own->status == CQLRING_TIMEOUT) {
-        version = cqr_prepared_version(reprepare->prepared); /* try on another connection, preferably of another node */
-        if (own->status == CQLRING_TIMEOUT && conn->node != NULL)
-            for (struct op *op = reprepare->waiting; op != NULL; op = op->link)
-                op->tried |= UINT64_C(1) << (conn->node->index & 63);
-        conn = NULL;
-    }
-    reprepare_end(lane, reprepare, conn, version, failure != NULL ? failure : own->failure);
-    if (failure != NULL)
-        cqr_failure_free(&failure->error);
-}
-
-void cqr_reprepare(struct lane *lane, struct op *op, struct cqlring_prepared *prepared)
-{
-    struct conn *conn = op->conn;
-    struct reprepare *reprepare = lane->reprepares;
-    while (reprepare != NULL && (reprepare->prepared != prepared || reprepare->conn != conn))
-        reprepare = reprepare->next;
-    op->state = OP_WAIT_PREPARE;
-    op->phase = CQLRING_NOT_SENT; /* it was refused as unknown: nothing was done */
-    if (reprepare == NULL) {
-        reprepare = cqr_mem_zalloc(sizeof *reprepare);
-        if (reprepare == NULL) {
-            cqr_op_settle(lane, op, CQLRING_NO_MEMORY, cqr_failure_make(CQLRING_NO_MEMORY, "EXECUTE: out of memory for a re-prepare"));
-            return;
-        }
-        reprepare->prepared = cqr_prepared_retain(prepared);
-        reprepare->conn = conn;
-        reprepare->next = lane->reprepares;
-        lane->reprepares = reprepare;
-        cqlring_bytes keyspace;
-        struct conn *asked = conn_to_prepare(lane, conn, prepared, &keyspace);
-        if (!cqr_own_request(lane, asked, OPCODE_PREPARE, (cqlring_bytes){prepared->text, (int32_t)prepared->text_size}, keyspace,
-                             REPREPARE_TIMEOUT_US, reprepare_done, reprepare)) {
-            /* no room on it now: elsewhere, or later */
-            struct statement_version *version = cqr_prepared_version(prepared);
-            reprepare->waiting = op;
-            op->link = NULL;
-            reprepare_end(lane, reprepare, NULL, version, NULL);
-            return;
-        }
-    }
-    op->link = reprepare->waiting;
-    reprepare->waiting = op;
-    if (op->deadline_us != INT64_MAX)
-        cqr_wheel_arm(&lane->wheel, &op->timer, op->deadline_us);
-}
-
 /* ---- prepare ---- */
 
 /* Those of one session: each session asks for itself, so that none waits, or is called, beyond its own close. */
@@ -506,6 +349,27 @@ static void waiters_end(struct cqlring_prepared *prepared, const struct cqlring_
         cqr_mem_free(waiter);
         waiter = next;
     }
+}
+
+void cqr_prepare_cancel(struct execution *execution)
+{
+    struct cqlring_prepared *prepared = execution->context;
+    struct cqlring_cluster *cluster = prepared->cluster;
+    pthread_mutex_lock(&cluster->lock);
+    struct prepare_waiter **at = &prepared->waiters, *waiter;
+    while (*at != NULL && (*at)->execution != execution)
+        at = &(*at)->next;
+    waiter = *at;
+    if (waiter != NULL)
+        *at = waiter->next;
+    pthread_mutex_unlock(&cluster->lock);
+    if (waiter == NULL)
+        return; /* it has ended meanwhile */
+    struct failure *failure = cqr_failure_make(CQLRING_CANCELLED, "PREPARE: cancelled by the application");
+    execution->future.status = CQLRING_CANCELLED;
+    execution->future.error = &failure->error;
+    cqr_future_complete(&execution->future);
+    cqr_mem_free(waiter);
 }
 
 /* The PREPARE was answered, or was not. */
@@ -597,6 +461,7 @@ cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, cons
         return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_prepare: out of memory");
     }
     waiter->execution = execution;
+    struct lane *lane = &cluster->runtime->lanes[atomic_fetch_add_explicit(&session->next_lane, 1, memory_order_relaxed) % cluster->runtime->lane_count];
 
     pthread_mutex_lock(&cluster->lock);
     struct cqlring_prepared *prepared = cluster->prepared.buckets[hash % PREPARED_BUCKETS];
@@ -613,6 +478,8 @@ cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, cons
         for (const struct prepare_waiter *other = prepared->waiters; other != NULL && !asked; other = other->next)
             asked = other->execution->body->session == session;
         if (!ready) {
+            execution->context = cqr_prepared_retain(prepared); /* for its cancel */
+            execution->lane = lane;
             waiter->next = prepared->waiters;
             prepared->waiters = waiter;
         }
@@ -649,7 +516,6 @@ cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, cons
     }
     asking->finished = prepare_finished;
     asking->context = prepared;
-    struct lane *lane = &cluster->runtime->lanes[atomic_fetch_add_explicit(&session->next_lane, 1, memory_order_relaxed) % cluster->runtime->lane_count];
     if (cqr_execution_post(asking, lane, NULL) != CQLRING_OK) {
         struct failure *failure = cqr_failure_make(CQLRING_CLOSED, "cqlring_prepare: the runtime has ended");
         waiters_end(prepared, session, failure);

@@ -68,13 +68,19 @@ static inline struct statement_version *cqr_prepared_version(struct cqlring_prep
 uint32_t cqr_version_reply_expected(const struct statement_version *version);
 void cqr_version_reply_seen(struct statement_version *version, uint32_t size);
 
+/* Have both the same bind markers, so that cells for the one are cells for the other? */
+bool cqr_markers_equal(const struct statement_version *a, const struct statement_version *b);
+
 /* A PREPARED answer becomes the statement's version (the same version when nothing changed). Submitter. */
 cqlring_status cqr_prepared_learn(struct cqlring_prepared *prepared, const struct dialect *dialect, cqlring_bytes body,
                                   struct statement_version **version, struct failure **failure);
 /* METADATA_CHANGED: columns and id swapped as one unit. */
 void cqr_prepared_metadata(struct statement_version *version, struct column_set *columns, cqlring_bytes id);
 
-/* UNPREPARED: prepare `version`'s statement on op's connection (once for all that wait), then issue op again. Submitter. */
+/* A prepare that was cancelled stops waiting; the PREPARE itself goes on, for others. Submitter. */
+void cqr_prepare_cancel(struct execution *execution);
+
+/* reprepare.c. UNPREPARED: prepare `version`'s statement on op's connection (once for all that wait), then issue op again. Submitter. */
 void cqr_reprepare(struct lane *lane, struct op *op, struct cqlring_prepared *prepared);
 void cqr_reprepare_forget(struct lane *lane, struct op *op); /* op no longer waits for one */
 

@@ -504,6 +504,10 @@ static void reply_result(struct lane *lane, struct op *op, struct conn *conn, st
         cqr_op_settle(lane, op, CQLRING_OK, NULL);
         return;
     }
+    if (kind == RESULT_PREPARED) {
+        reply_protocol(lane, op, conn, "a PREPARED that nobody asked for");
+        return;
+    }
     if (kind == RESULT_KEYSPACE && !cqr_op_is_own(op)) {
         conn->writer.replaced = true;
         cqr_writer_shut(conn, CQLRING_INVALID, "its keyspace was changed by a USE statement: the connection is replaced");
@@ -572,7 +576,7 @@ static void conn_heard(struct lane *lane, struct conn *conn)
 void cqr_op_reply(struct lane *lane, struct op *op, const struct completion *entry)
 {
     struct conn *conn = op->conn;
-    conn->writer.in_flight--;
+    cqr_writer_answered(conn);
     cqr_writer_stream_free(conn, op->stream);
     conn_heard(lane, conn);
     cqr_wheel_disarm(&lane->wheel, &op->timer);

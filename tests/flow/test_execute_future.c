@@ -294,6 +294,8 @@ START_TEST(many_threads_execute_at_once_on_one_session)
 {
     struct flow flow;
     flow_init(&flow);
+    if (flow.threads != CQLRING_THREADS_CALLER)
+        flow.runtime_options.lanes = (uint32_t)_i;
     flow.node_options.nodes = 2;
     flow_start(&flow);
     flow_open(&flow);
@@ -467,7 +469,7 @@ int main(void)
     tcase_add_test(tcase, in_a_callback_calls_that_wait_are_refused_and_do_nothing);
     tcase_add_test(tcase, callbacks_may_start_the_next_request_a_thousand_times);
     tcase_add_test(tcase, cb_09_a_lost_connection_reaches_all_hundred_whatever_the_third_callback_does);
-    tcase_add_test(tcase, many_threads_execute_at_once_on_one_session);
+    tcase_add_loop_test(tcase, many_threads_execute_at_once_on_one_session, 1, 4); /* lanes */
     tcase_add_test(tcase, many_threads_may_wait_for_one_future);
     tcase_add_test(tcase, a_wait_that_times_out_leaves_the_request_under_way);
     tcase_add_test(tcase, a_future_that_nobody_keeps_is_still_carried_out);

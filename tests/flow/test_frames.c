@@ -182,7 +182,7 @@ START_TEST(flipped_bits_in_version_4_leave_every_row_with_one_outcome)
         flow.options.reconnect_min_us = 5000;
         flow.options.reconnect_max_us = 20000;
         flow.options.suspect_after_us = 100000;
-        flow.options.connect_timeout_us = 200000;
+        flow.options.connect_timeout_us = 700000;
         flow.node_options.seed = seed;
         flow_start(&flow);
         flow_open(&flow);

@@ -455,6 +455,31 @@ START_TEST(a_prepare_without_an_answer_times_out)
 }
 END_TEST
 
+START_TEST(a_prepare_may_be_cancelled_and_those_who_wait_with_it_go_on)
+{
+    struct flow flow;
+    up(&flow, 5, 1);
+    flow_fault(&flow, "late:delay_us=500000,times=1,opcode=PREPARE");
+    cqlring_future *futures[3];
+    for (int i = 0; i < 3; i++)
+        flow_ok(cqlring_prepare(flow.session, cqlring_text(FLOW_INSERT), NULL, &futures[i], NULL));
+    cqlring_future_cancel(futures[0]); /* the one that asked */
+    cqlring_future_cancel(futures[2]);
+    cqlring_error error;
+    ck_assert_int_eq(ask_end(futures[0], &error), CQLRING_CANCELLED);
+    ck_assert_int_eq(ask_end(futures[2], &error), CQLRING_CANCELLED);
+    ck_assert(!cqlring_future_ready(futures[1]));
+    flow_ok(ask_wait(futures[1], &error));
+    cqlring_future_cancel(futures[1]);
+    cqlring_prepared *insert = cqlring_future_prepared(futures[1]);
+    ck_assert_ptr_nonnull(insert);
+    cqlring_future_release(futures[1]);
+    ck_assert_uint_eq(ask_seen_count(OPCODE_PREPARE), 1);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(closing_one_session_ends_its_prepares_and_no_other_sessions)
 {
     struct flow flow;
@@ -501,6 +526,7 @@ int main(void)
     tcase_add_test(tcase, ps_11_a_connection_that_closes_on_prepare_lets_the_next_node_answer);
     tcase_add_test(tcase, ps_11_cb_11_when_no_node_answers_the_prepare_fails_once_and_the_next_one_works);
     tcase_add_test(tcase, a_prepare_without_an_answer_times_out);
+    tcase_add_test(tcase, a_prepare_may_be_cancelled_and_those_who_wait_with_it_go_on);
     tcase_add_test(tcase, closing_one_session_ends_its_prepares_and_no_other_sessions);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);

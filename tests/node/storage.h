@@ -90,6 +90,8 @@ struct node_storage {
     uint64_t partition_count;
     uint64_t bytes; /* stored, roughly */
     struct order by_token;
+    struct node_partition **fresh; /* made since the last scan, not yet in by_token */
+    uint64_t fresh_count, fresh_capacity;
     int64_t list_position; /* positions of list elements: grows for appends … */
     int64_t list_front;    /* … and sinks for prepends */
 };
@@ -103,7 +105,9 @@ struct node_partition *node_partition_find(const struct node_storage *storage, c
                                            int64_t token);
 struct node_partition *node_partition_make(struct node_storage *storage, cqlring_bytes key,
                                            int64_t token);
-/* The first partition with (token, key) not before; key data NULL: any key. */
+/* Partitions are put in order when somebody wants the order: a bulk of inserts is sorted once. */
+void node_storage_settle(struct node_storage *storage);
+/* The first partition with (token, key) not before; key data NULL: any key. Settled storages only. */
 struct order_at node_partition_seek(const struct node_storage *storage, int64_t token,
                                     cqlring_bytes key);
 

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A node answered UNPREPARED: the statement is prepared on it again, once for all requests that wait, and then they go on as if
+   nothing had been, unless what they carry was made for another version of it. Submitter. */
+
+#include <string.h>
+
+#include "driver/execution.h"
+#include "driver/lane.h"
+#include "driver/prepared.h"
+#include "driver/session.h"
+#include "serialize/mem.h"
+#include "serialize/type.h"
+
+enum { REPREPARE_TIMEOUT_US = 3000000 }; /* as an attempt: then another node is asked */
+
+struct reprepare {
+    struct reprepare *next;
+    struct cqlring_prepared *prepared;
+    struct conn *conn;
+    struct op *waiting; /* through op->link */
+};
+
+void cqr_reprepare_forget(struct lane *lane, struct op *op)
+{
+    for (struct reprepare *reprepare = lane->reprepares; reprepare != NULL; reprepare = reprepare->next)
+        for (struct op **at = &reprepare->waiting; *at != NULL; at = &(*at)->link)
+            if (*at == op) {
+                *at = op->link;
+                op->link = NULL;
+                return;
+            }
+}
+
+static bool version_outdated(const struct statement_version *was, const struct statement_version *now, bool by_id)
+{
+    if (was == now)
+        return false;
+    bool same_id = was->id_size == now->id_size && memcmp(was->id, now->id, now->id_size) == 0;
+    return !cqr_markers_equal(was, now) || (by_id && !same_id);
+}
+
+/* PS-12: were the op's bytes made for other types (or, a batch's, with another id) than the statement now has? NULL: no. */
+static struct failure *values_outdated(const struct op *op, const struct statement_version *version)
+{
+    const struct statement_version *was = op->version;
+    uint32_t index = 0;
+    if (op->plan->opcode == OPCODE_BATCH) {
+        const struct request_body *body = op->body;
+        while (index < body->prepared_count && (body->prepared[index] != version->prepared || !version_outdated(body->versions[index], version, true)))
+            index++;
+        if (index == body->prepared_count)
+            return NULL;
+        was = body->versions[index];
+    } else if (!version_outdated(was, version, false)) {
+        return NULL;
+    }
+    const struct columns *old = &was->bind->columns, *now = &version->bind->columns;
+    uint32_t i = 0;
+    while (i < old->count && i < now->count && cqr_type_equal(old->array[i].type, now->array[i].type))
+        i++;
+    if (i == old->count && i == now->count)
+        return cqr_failure_make(CQLRING_TYPE, "%s: a statement has another id on the server since the batch was made: make it again", cqr_opcode_name(op->plan->opcode));
+    return cqr_failure_make(CQLRING_TYPE, "%s: the type of bind marker \"%.*s\" has changed on the server since the statement was prepared: bind the values again",
+                            cqr_opcode_name(op->plan->opcode), i < old->count ? old->array[i].name.size : 1,
+                            i < old->count ? (const char *)old->array[i].name.data : "?");
+}
+
+static void reprepare_end(struct lane *lane, struct reprepare *reprepare, struct conn *conn, struct statement_version *version, struct failure *failure)
+{
+    struct failure *changed = NULL;
+    struct reprepare **at = &lane->reprepares;
+    while (*at != reprepare)
+        at = &(*at)->next;
+    *at = reprepare->next;
+    struct op *op = reprepare->waiting;
+    while (op != NULL) {
+        struct op *next = op->link;
+        op->link = NULL;
+        cqr_wheel_disarm(&lane->wheel, &op->timer);
+        if (version == NULL) {
+            struct failure *own = cqr_failure_copy(&failure->error);
+            cqr_op_settle(lane, op, own->error.status, own);
+        } else if ((changed = values_outdated(op, version)) != NULL) {
+            cqr_op_settle(lane, op, CQLRING_TYPE, changed);
+        } else {
+            if (op->plan->opcode == OPCODE_EXECUTE)
+                op->version = version;
+            op->state = OP_NEW;
+            if (conn != NULL)
+                cqr_op_issue_on(lane, op, conn);
+            else
+                cqr_op_issue(lane, op);
+        }
+        op = next;
+    }
+    cqlring_prepared_release(reprepare->prepared);
+    cqr_mem_free(reprepare);
+}
+
+/* The keyspace in which its text means what it meant. v5 can say so in the PREPARE; on v4 the same node is asked on a
+   connection that is in it. Where there is none, cqr_prepared_learn tells whether the answer is the same statement. */
+static struct conn *conn_to_prepare(struct lane *lane, struct conn *conn, const struct cqlring_prepared *prepared, cqlring_bytes *keyspace)
+{
+    *keyspace = (cqlring_bytes){NULL, 0};
+    const struct pool *pool = conn->home != NULL ? conn->home->pool : NULL;
+    bool is_same = pool != NULL && strcmp(pool->keyspace, prepared->keyspace) == 0;
+    if (prepared->request_keyspace || (!is_same && prepared->keyspace[0] != '\0' && conn->dialect.version >= PROTO_V5)) {
+        *keyspace = cqlring_text(prepared->keyspace);
+        return conn;
+    }
+    if (is_same || conn->node == NULL)
+        return conn;
+    for (pool = lane->pools; pool != NULL; pool = pool->next) {
+        const struct pool_link *link = conn->node->index < pool->link_count ? pool->links[conn->node->index] : NULL;
+        if (pool->cluster == prepared->cluster && strcmp(pool->keyspace, prepared->keyspace) == 0 && link != NULL && link->up && cqr_writer_has_room(link->conn))
+            return link->conn;
+    }
+    return conn;
+}
+
+static void reprepare_done(struct lane *lane, struct op *own, void *context)
+{
+    struct reprepare *reprepare = context;
+    struct conn *conn = reprepare->conn;
+    struct statement_version *version = NULL;
+    struct failure *failure = NULL;
+    if (own->status == CQLRING_OK) {
+        if (cqr_prepared_learn(reprepare->prepared, &conn->dialect, own->reply_body, &version, &failure) == CQLRING_OK)
+            cqr_count(&lane->stats.reprepares, 1);
+    } else if (own->status == CQLRING_LOST || own->status == CQLRING_TIMEOUT) {
+        version = cqr_prepared_version(reprepare->prepared); /* try on another connection, preferably of another node */
+        if (own->status == CQLRING_TIMEOUT && conn->node != NULL)
+            for (struct op *op = reprepare->waiting; op != NULL; op = op->link)
+                op->tried |= UINT64_C(1) << (conn->node->index & 63);
+        conn = NULL;
+    }
+    reprepare_end(lane, reprepare, conn, version, failure != NULL ? failure : own->failure);
+    if (failure != NULL)
+        cqr_failure_free(&failure->error);
+}
+
+void cqr_reprepare(struct lane *lane, struct op *op, struct cqlring_prepared *prepared)
+{
+    struct conn *conn = op->conn;
+    struct reprepare *reprepare = lane->reprepares;
+    while (reprepare != NULL && (reprepare->prepared != prepared || reprepare->conn != conn))
+        reprepare = reprepare->next;
+    op->state = OP_WAIT_PREPARE;
+    op->phase = CQLRING_NOT_SENT; /* it was refused as unknown: nothing was done */
+    if (reprepare == NULL) {
+        reprepare = cqr_mem_zalloc(sizeof *reprepare);
+        if (reprepare == NULL) {
+            cqr_op_settle(lane, op, CQLRING_NO_MEMORY, cqr_failure_make(CQLRING_NO_MEMORY, "EXECUTE: out of memory for a re-prepare"));
+            return;
+        }
+        reprepare->prepared = cqr_prepared_retain(prepared);
+        reprepare->conn = conn;
+        reprepare->next = lane->reprepares;
+        lane->reprepares = reprepare;
+        cqlring_bytes keyspace;
+        struct conn *asked = conn_to_prepare(lane, conn, prepared, &keyspace);
+        if (!cqr_own_request(lane, asked, OPCODE_PREPARE, (cqlring_bytes){prepared->text, (int32_t)prepared->text_size}, keyspace,
+                             REPREPARE_TIMEOUT_US, reprepare_done, reprepare)) {
+            /* no room on it now: elsewhere, or later */
+            struct statement_version *version = cqr_prepared_version(prepared);
+            reprepare->waiting = op;
+            op->link = NULL;
+            reprepare_end(lane, reprepare, NULL, version, NULL);
+            return;
+        }
+    }
+    op->link = reprepare->waiting;
+    reprepare->waiting = op;
+    if (op->deadline_us != INT64_MAX)
+        cqr_wheel_arm(&lane->wheel, &op->timer, op->deadline_us);
+}
