@@ -41,6 +41,8 @@ struct control {
     struct handshake_config config;
     struct lane_message resolved;
     struct resolution resolution;
+    struct resolution first;      /* caller mode: names are resolved in open only (decision 17), so this is kept */
+    bool has_first;
     struct resolved_address *candidates;
     uint32_t candidate_count, at;
     uint8_t version_try;          /* the candidate closed without a word: a lower version with it, once; 0: the cluster's */
@@ -496,8 +498,14 @@ static void resolve(struct control *control)
     struct cqlring_cluster *cluster = control->cluster;
     cqr_cluster_retain(cluster);
     if (cluster->runtime->threads == CQLRING_THREADS_CALLER) {
-        struct resolution resolution = {0};
-        cqr_resolve(cluster->points, cluster->point_count, &resolution);
+        if (!control->has_first)
+            control->has_first = cqr_resolve(cluster->points, cluster->point_count, &control->first) == CQLRING_OK;
+        struct resolution resolution = control->first;
+        resolution.addresses = cqr_mem_array(control->first.count + 1, sizeof *resolution.addresses);
+        if (resolution.addresses == NULL)
+            resolution.count = 0;
+        else if (control->first.count > 0)
+            memcpy(resolution.addresses, control->first.addresses, control->first.count * sizeof *resolution.addresses);
         resolved(&resolution, control);
         return;
     }
@@ -598,5 +606,6 @@ void cqr_control_free(struct control *control)
         return;
     results_drop(control);
     cqr_mem_free(control->candidates);
+    cqr_mem_free(control->first.addresses);
     cqr_mem_free(control);
 }

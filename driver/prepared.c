@@ -2,7 +2,6 @@
 
 /* Prepared statements: the cache, versions, the asking. What happens when a node does not know one is in reprepare.c. */
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -308,6 +308,7 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
         return;
     }
     cqr_count(&lane->stats.retries, 1);
+    op->reprepares = 0; /* the bound is one try's: a row that is tried until its deadline may meet a node that has forgotten again */
     if (op->phase != CQLRING_NOT_SENT) {
         op->tries++;
         if (op->node != NULL)

@@ -335,7 +335,7 @@ int64_t cqlring_runtime_turn(cqlring_runtime *runtime, int64_t timeout_us)
     if (lane->poller->call->arm != NULL) {
         int64_t next = cqr_submitter_next(lane);
         lane->poller->call->arm(lane->poller, next == INT64_MAX ? -1 : next);
-        lane->sleep_until_us = 0;
+        lane->sleep_until_us = lane->now_us;
     }
     leave(core);
     return settled;

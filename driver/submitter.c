@@ -175,14 +175,16 @@ void cqr_submitter_turn(struct lane *lane, int64_t now_us)
     if (now_us > lane->now_us)
         lane->now_us = now_us;
     cqr_count(&lane->stats.turns, 1);
-    if (lane->sleep_until_us != 0 && lane->now_us - lane->sleep_until_us > GAP_US && !lane->gap) {
+    if (lane->sleep_until_us != 0 && lane->now_us - lane->sleep_until_us > GAP_US && !lane->gap && cqr_wheel_next(&lane->wheel) <= lane->now_us + GAP_US) {
         /* this process stood still, or the machine did: replies may lie unread in the sockets (decision 10) */
         lane->gap = true;
         lane->gap_rounds = atomic_load_explicit(&lane->reactor_rounds, memory_order_acquire) + (lane->reactor_started ? 2 : 1);
-        cqr_park_wake(&lane->reactor_park);
-        lane->poller->call->wake(lane->poller);
+        if (lane->reactor_started) {
+            cqr_park_wake(&lane->reactor_park);
+            lane->poller->call->wake(lane->poller);
+        }
     }
-    lane->sleep_until_us = 0;
+    lane->sleep_until_us = lane->now_us; /* until it plans to sleep it is expected back at once */
     drain(lane);
     messages(lane);
     expire(lane);

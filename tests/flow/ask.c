@@ -183,6 +183,23 @@ void ask_pass(struct flow *flow, uint32_t ms)
         (void)cqlring_runtime_turn(flow->runtime, left_us);
 }
 
+void ask_until_connected(struct flow *flow)
+{
+    for (int i = 0; i < 500; i++) {
+        const cqlring_node *nodes[NODE_COUNT_MAX];
+        uint32_t known = cqlring_cluster_nodes(flow->cluster, nodes, NODE_COUNT_MAX), up = 0;
+        for (uint32_t n = 0; n < known; n++) {
+            cqlring_node_info info;
+            cqlring_node_describe(nodes[n], &info);
+            up += info.is_up;
+        }
+        if (up == node_count(flow->node))
+            return;
+        ask_pass(flow, 20);
+    }
+    ck_abort_msg("not every node was connected");
+}
+
 void ask_until_served(struct flow *flow)
 {
     cqlring_error error = {0};

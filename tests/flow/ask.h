@@ -36,6 +36,8 @@ struct node_seen ask_seen(uint8_t opcode);                  /* the last; must be
 
 /* Let so much time pass, in caller mode with turns; for what has no event that a test could await. */
 void ask_pass(struct flow *flow, uint32_t ms);
+/* Until every node has a connection; a session is open with the first one. */
+void ask_until_connected(struct flow *flow);
 /* Until a request is answered: connections come back by themselves. */
 void ask_until_served(struct flow *flow);
 /* When everything was let go by hand: no allocation of the library is left. */

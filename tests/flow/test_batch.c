@@ -16,6 +16,7 @@ static void up(struct flow *flow, int version, uint32_t nodes)
     flow->node_options.nodes = nodes;
     flow_start(flow);
     flow_open(flow);
+    ask_until_connected(flow);
 }
 
 static cqlring_status run(struct flow *flow, cqlring_batch_kind kind, const cqlring_batch_child *children, uint32_t count, const cqlring_execution *how,
@@ -225,6 +226,7 @@ START_TEST(bt_07_a_batch_goes_to_a_replica_of_its_first_known_key)
     ck_assert_int_eq(node_cql(flow.node, "CREATE KEYSPACE one WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}", NULL, message, sizeof message), 0);
     ck_assert_int_eq(node_cql(flow.node, "CREATE TABLE one.t (k bigint PRIMARY KEY, v blob)", NULL, message, sizeof message), 0);
     flow_open(&flow);
+    ask_until_connected(&flow);
     cqlring_prepared *insert = flow_prepare(&flow, "INSERT INTO one.t (k, v) VALUES (?, ?)"), *keyless = flow_prepare(&flow, "INSERT INTO ks.t (k, v) VALUES (1, 0x01)"),
                      *select = flow_prepare(&flow, "SELECT v FROM one.t WHERE k = ?");
     for (int i = 0; i < 60; i++) {

@@ -258,6 +258,7 @@ START_TEST(retry_none_takes_the_first_answer)
     flow.node_options.nodes = 3;
     flow_start(&flow);
     flow_open(&flow);
+    ask_until_connected(&flow);
     cqlring_execution how = {.struct_size = sizeof how, .idempotent = CQLRING_YES}, none = {.struct_size = sizeof none, .idempotent = CQLRING_YES, .retry = CQLRING_RETRY_NONE};
     flow_fault(&flow, "error:code=0x1001,times=1,table=ks.t");
     flow_ok(ask_text(&flow, "SELECT k FROM ks.t", NULL, 0, &how, NULL, NULL));

@@ -299,6 +299,7 @@ START_TEST(many_threads_execute_at_once_on_one_session)
     flow.node_options.nodes = 2;
     flow_start(&flow);
     flow_open(&flow);
+    ask_until_connected(&flow);
     cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
     static struct worker workers[THREADS];
     for (int i = 0; i < THREADS; i++) {

@@ -132,6 +132,7 @@ START_TEST(an_idempotent_write_that_times_out_once_is_tried_again)
     flow.node_options.nodes = 2;
     flow_start(&flow);
     flow_open(&flow);
+    ask_until_connected(&flow);
     flow_fault(&flow, "drop:times=1,table=ks.t");
     cqlring_execution how = {.struct_size = sizeof how, .attempt_timeout_us = 40000, .idempotent = CQLRING_YES};
     cqlring_future *future = ask_start(&flow, "INSERT INTO ks.t (k) VALUES (1)", &how);
@@ -372,6 +373,7 @@ START_TEST(a_lost_connection_tells_what_was_sent_and_idempotent_ones_go_elsewher
         flow.node_options.nodes = 2;
         flow_start(&flow);
         flow_open(&flow);
+        ask_until_connected(&flow);
         flow_fault(&flow, kinds[i / 2]);
         cqlring_execution how = {.struct_size = sizeof how, .idempotent = i % 2 == 0 ? CQLRING_NO : CQLRING_YES};
         cqlring_error error = {0};
@@ -398,6 +400,7 @@ START_TEST(a_target_is_where_it_goes)
     flow.node_options.nodes = 3;
     flow_start(&flow);
     flow_open(&flow);
+    ask_until_connected(&flow);
     const cqlring_node *nodes[3];
     ck_assert_uint_eq(cqlring_cluster_nodes(flow.cluster, nodes, 3), 3);
     for (int round = 0; round < 4; round++)

@@ -17,6 +17,7 @@ static void up(struct flow *flow, int version, uint32_t nodes)
     flow->node_options.nodes = nodes;
     flow_start(flow);
     flow_open(flow);
+    ask_until_connected(flow);
 }
 
 static cqlring_session *session_in(struct flow *flow, const char *keyspace)

@@ -460,6 +460,7 @@ START_TEST(tk_10_a_null_or_unset_key_is_the_servers_error)
     flow.node_options.nodes = 3;
     flow_start(&flow);
     flow_open(&flow);
+    ask_until_connected(&flow);
     flow_cql(&flow, "CREATE TABLE ks.parts (a int, b text, v int, PRIMARY KEY ((a, b)))");
     cqlring_prepared *insert = flow_prepare(&flow, "INSERT INTO ks.parts (a, b, v) VALUES (?, ?, ?)");
     const cqlring_bytes bad[] = {{NULL, CQLRING_NULL}, {NULL, CQLRING_UNSET}};

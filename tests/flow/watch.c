@@ -62,7 +62,7 @@ uint32_t watch_log_count(const char *text)
 
 const char *watch_log_text(void)
 {
-    return kept.text;
+    return kept.text + (kept.size > 3000 ? kept.size - 3000 : 0);
 }
 
 int64_t watch_now_us(void)

@@ -11,7 +11,7 @@
 void watch_log(struct flow *flow);
 void watch_log_clear(void);
 uint32_t watch_log_count(const char *text); /* lines that hold it */
-/* The whole log; valid until the next line is written, so only when nothing goes on. */
+/* The end of the log, for messages. */
 const char *watch_log_text(void);
 
 /* True as soon as done says so, false after timeout_ms. */

@@ -2,9 +2,9 @@
 #ifndef NODE_AST_H
 #define NODE_AST_H
 
-/* A CQL statement as a tree. Made by the parser (node_parse), in an arena of its own; names and literals are slices of
-   that arena, already without quotes. The engine then resolves names to columns and fills the fields marked so. Lists
-   are linked by `next`. */
+/* A CQL statement as a tree. Made by the parser (node_parse), in an arena of its own; names and
+   literals are slices of that arena, already without quotes. The engine then resolves names to
+   columns and fills the fields marked so. Lists are linked by `next`. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -239,8 +239,8 @@ struct statement {
     struct modify_plan *modify; /* resolved, INSERT, UPDATE, DELETE */
 };
 
-/* NULL: not understood; message (never NULL) tells where and why, code is 0x2000. limits: nesting 32, text size the
-   caller's. */
+/* NULL: not understood; message (never NULL) tells where and why, code is 0x2000. limits: nesting
+   32, text size the caller's. */
 struct statement *node_parse(struct node_arena *arena, cqlring_bytes text, char *message,
                              size_t message_size);
 

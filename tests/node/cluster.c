@@ -214,6 +214,16 @@ const char *node_address(const struct node_cluster *cluster, uint32_t node)
     return cluster->engine.members[node].address;
 }
 
+bool node_set_tls(struct node_cluster *cluster, const char *cert, const char *key,
+                  const char *client_ca, char *message, size_t message_size)
+{
+    cluster_lock(cluster);
+    bool fine = cluster->server != NULL &&
+                node_server_tls(cluster->server, cert, key, client_ca, message, message_size);
+    cluster_unlock(cluster);
+    return fine;
+}
+
 /* --- asking ----------------------------------------------------------------------------------- */
 
 int32_t node_cql(struct node_cluster *cluster, const char *cql, uint32_t *rows, char *message,
@@ -225,6 +235,7 @@ int32_t node_cql(struct node_cluster *cluster, const char *cql, uint32_t *rows, 
     struct query query = {.engine = &cluster->engine,
                           .now_us = cluster_wall(cluster),
                           .version = PROTO_V5,
+                          .type_version = PROTO_V5,
                           .arena = &arena,
                           .body = &body,
                           .code = -1};
@@ -257,6 +268,7 @@ int64_t node_table_rows(struct node_cluster *cluster, const char *name)
     if (table != NULL) {
         struct node_storage *storage = table->local != NULL ? &table->local[0] : &table->storage;
         uint32_t now = (uint32_t)(cluster_wall(cluster) / 1000000);
+        node_storage_settle(storage);
         count = 0;
         for (struct order_at at = node_order_first();
              node_order_get(&storage->by_token, at) != NULL;
@@ -373,6 +385,7 @@ uint32_t node_conns(struct node_cluster *cluster, uint32_t node, struct node_con
             };
             memcpy(info->keyspace, conn->keyspace, sizeof info->keyspace);
             memcpy(info->user, conn->user, sizeof info->user);
+            memcpy(info->server_name, conn->server_name, sizeof info->server_name);
         }
         ++count;
     }

@@ -2,8 +2,9 @@
 #ifndef NODE_CLUSTER_H
 #define NODE_CLUSTER_H
 
-/* What lies behind node.h's handles: the cluster with its lock, connections, counters and faults. Whoever touches any of
-   it holds cluster->lock; functions here and in the files below expect it held, functions of node.h take it. */
+/* What lies behind node.h's handles: the cluster with its lock, connections, counters and faults.
+   Whoever touches any of it holds cluster->lock; functions here and in the files below expect it
+   held, functions of node.h take it. */
 
 #include <pthread.h>
 
@@ -104,11 +105,12 @@ struct node_conn {
     uint32_t auth_round;
     char keyspace[49];
     char user[64];
-    struct out in;       /* the torn end of what came */
-    size_t skip;         /* bytes of a refused envelope still to come */
-    struct out assembly; /* v5: slices of a large envelope */
-    struct out reply;    /* the envelope being made */
-    struct out pack;     /* envelopes not yet framed */
+    char server_name[64]; /* TLS: the name the client asked for */
+    struct out in;        /* the torn end of what came */
+    size_t skip;          /* bytes of a refused envelope still to come */
+    struct out assembly;  /* v5: slices of a large envelope */
+    struct out reply;     /* the envelope being made */
+    struct out pack;      /* envelopes not yet framed */
     uint32_t pack_count;
     struct out wire; /* framed bytes, from wire_at on unsent */
     size_t wire_at;
@@ -189,6 +191,8 @@ void node_faults_free(struct node_cluster *cluster);
 /* server.c */
 struct node_server *node_server_start(struct node_cluster *cluster, char *message,
                                       size_t message_size);
+bool node_server_tls(struct node_server *server, const char *cert, const char *key,
+                     const char *client_ca, char *message, size_t message_size);
 void node_server_stop(struct node_server *server);
 void node_server_wake(struct node_server *server);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Single modifications and batches: conditions looked at, everything written or nothing, and the answer. */
+/* Single modifications and batches: conditions looked at, everything written or nothing, and the
+   answer. */
 #include "tests/node/modify.h"
 
 #include "cql/token.h"

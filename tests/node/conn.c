@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection's life, and its input: bytes to envelopes, one after the other. Output is in conn_output.c. */
+/* A connection's life, and its input: bytes to envelopes, one after the other. Output is in
+   conn_output.c. */
 #include "tests/node/cluster.h"
 
 #include "cql/frame.h"
@@ -104,8 +105,8 @@ static void take_envelope(struct node_conn *conn, const struct frame_header *hea
     node_handle(conn, header->flags, header->stream, header->opcode, bytes, compressed);
 }
 
-/* Envelopes at the front of data. Returns how many bytes were used; less than size: the last is torn, or the framing
-   changed behind STARTUP. */
+/* Envelopes at the front of data. Returns how many bytes were used; less than size: the last is
+   torn, or the framing changed behind STARTUP. */
 static size_t take_envelopes(struct node_conn *conn, const uint8_t *data, size_t size)
 {
     size_t used = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection's output. A reply is made in conn->reply; delivering it applies the fault plan, then it is held back
-   (delay) or joins conn->pack; a flush frames the pack (v5: as few segments as possible) onto conn->wire. One flush
-   per input, or one per `trickle` replies, then each with a mark so that the server writes it by itself. */
+/* A connection's output. A reply is made in conn->reply; delivering it applies the fault plan, then
+   it is held back (delay) or joins conn->pack; a flush frames the pack (v5: as few segments as
+   possible) onto conn->wire. One flush per input, or one per `trickle` replies, then each with a
+   mark so that the server writes it by itself. */
 #include "tests/node/cluster.h"
 
 #include "cql/frame.h"

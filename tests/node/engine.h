@@ -2,9 +2,9 @@
 #ifndef NODE_ENGINE_H
 #define NODE_ENGINE_H
 
-/* The cluster as data: catalogue, storage, token ring, and CQL run against them. No socket, no clock: time comes with
-   each query. One for all nodes of a cluster, so a row is stored once whichever node coordinates. Not thread-safe: its
-   owner (cluster.h) brings the lock. */
+/* The cluster as data: catalogue, storage, token ring, and CQL run against them. No socket, no
+   clock: time comes with each query. One for all nodes of a cluster, so a row is stored once
+   whichever node coordinates. Not thread-safe: its owner (cluster.h) brings the lock. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -64,6 +64,7 @@ struct node_keyspace {
     struct node_table *tables;
     struct node_udt *types;
     bool durable_writes, is_system, is_virtual;
+    bool tablets;           /* as ScyllaDB: routed by tablets, never by the ring */
     cqlring_bytes strategy; /* full class name */
     uint16_t option_count;
     cqlring_bytes *option_names, *option_values; /* without class */
@@ -98,6 +99,7 @@ struct node_member {
     uint8_t inet[16];
     uint8_t inet_size;
     uint16_t port;
+    uint16_t shard_port; /* with shards: the source port chooses */
     char dc[49], rack[49];
     uint8_t host_id[16];
     struct ring_node place;
@@ -161,6 +163,7 @@ struct query {
     uint32_t coordinator;
     int64_t now_us;         /* wall clock */
     uint8_t version;        /* protocol version of the answer */
+    uint8_t type_version;   /* whose type options are sent: ScyllaDB sends all as themselves */
     cqlring_bytes keyspace; /* of the session or request; size 0: none */
     const struct query_params *params;
     const cqlring_bytes *values; /* by bind index; CQLRING_NULL, CQLRING_UNSET */
@@ -181,7 +184,7 @@ struct query {
     bool use_keyspace;                         /* USE: keyspace holds the new one */
     bool has_token;                            /* the statement's single key is known */
     int64_t token;
-    struct node_keyspace *token_keyspace;
+    const struct node_table *token_table;
     struct rows_fault {      /* what the fault plan wants of a ROWS answer */
         uint32_t page_extra; /* rows more than asked */
         bool empty_page, no_rows, bad_cell, extra_column, changed, changed_bare;
@@ -213,8 +216,9 @@ struct batch_part {
 bool node_run_batch(struct query *query, uint8_t kind, struct batch_part *parts, uint32_t count);
 /* The token of a statement's key, if it is a single known one. A text batch has its first child's. */
 bool node_statement_token(const struct statement *statement, const cqlring_bytes *values,
-                          uint16_t value_count, int64_t *token, struct node_keyspace **keyspace);
-/* The key of a statement with these values, if it is a single known one: fills has_token, token, token_keyspace. */
+                          uint16_t value_count, int64_t *token, const struct node_table **table);
+/* The key of a statement with these values, if it is a single known one: fills has_token, token,
+   token_table. */
 void node_find_token(struct query *query, const struct statement *statement);
 
 /* PREPARE: finds or makes; marks it known to the coordinator. NULL: failed. */
@@ -227,6 +231,6 @@ void node_prepared_invalidate(struct node_engine *engine, const struct node_keys
                               const struct node_table *table);
 /* The body of RESULT PREPARED, without the kind. */
 void node_prepared_encode(const struct node_prepared *prepared, const struct dialect *dialect,
-                          bool extra_column, struct out *out);
+                          uint8_t type_version, bool extra_column, struct out *out);
 
 #endif

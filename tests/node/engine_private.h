@@ -51,8 +51,8 @@ struct modify_plan {
 
 /* --- terms ------------------------------------------------------------------------------------ */
 
-/* The payload of a term as a value of this type; CQLRING_NULL, CQLRING_UNSET. false: query has failed. what names the
-   column in messages. */
+/* The payload of a term as a value of this type; CQLRING_NULL, CQLRING_UNSET. false: query has
+   failed. what names the column in messages. */
 bool node_term_value(struct query *query, const struct term *term, const struct node_type *type,
                      cqlring_bytes what, cqlring_bytes *value);
 /* As many values as markers, each of its marker's type. */
@@ -156,7 +156,8 @@ int64_t node_query_timestamp(struct query *query);
 
 /* --- schema ----------------------------------------------------------------------------------- */
 
-/* The system keyspaces' own description costs most of a start and is seldom read: written on demand. */
+/* The system keyspaces' own description costs most of a start and is seldom read: written on
+   demand. */
 void node_system_show(struct node_engine *engine, int64_t now_us);
 void node_system_create(struct node_engine *engine, int64_t now_us);
 void node_system_write_keyspace(struct node_engine *engine, struct node_keyspace *keyspace,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fault plan: which fault strikes which request, how a plan is written as text, and ERROR bodies of every code. */
+/* The fault plan: which fault strikes which request, how a plan is written as text, and ERROR
+   bodies of every code. */
 #include "tests/node/cluster.h"
 
 #include <stdio.h>

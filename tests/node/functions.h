@@ -28,11 +28,12 @@ enum function_number {
     FUNCTION_AVG
 };
 
-/* Of a TERM_CALL: argument types (of calls inside: theirs; of literals: the function's), result type. NULL: unknown. */
+/* Of a TERM_CALL: argument types (of calls inside: theirs; of literals: the function's), result
+   type. NULL: unknown. */
 const struct node_type *node_function_signature(const struct term *term,
                                                 const struct node_type **types, uint16_t *number);
-/* By name (any case, with or without underscores) and number of arguments; wanted[i] NULL where the argument's own type
-   decides. */
+/* By name (any case, with or without underscores) and number of arguments; wanted[i] NULL where the
+   argument's own type decides. */
 const struct node_type *node_function_lookup(cqlring_bytes name, uint16_t count,
                                              const struct node_type *first,
                                              const struct node_type **wanted, uint16_t *number);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cql/frame.h"
+#include "tests/node/tablets.h"
 
 /* --- replies ---------------------------------------------------------------------------------- */
 
@@ -199,21 +200,36 @@ static void put_multi_number(struct out *out, const char *key, uint64_t number)
     put_multi(out, key, values, 1);
 }
 
-static void put_scylla(const struct node_conn *conn, struct out *out)
+/* How many were put. */
+static uint16_t put_scylla(const struct node_conn *conn, struct out *out)
 {
     static const char *const algorithm[] = {"biased-token-round-robin"};
     static const char *const partitioner[] = {"org.apache.cassandra.dht.Murmur3Partitioner"};
     static const char *const lwt[] = {"LWT_OPTIMIZATION_META_BIT_MASK=2147483648"};
     static const char *const rate[] = {"ERROR_CODE=61440"};
+    const struct node_options *options = &conn->cluster->options;
+    uint16_t shard_port = conn->cluster->engine.members[conn->node].shard_port;
     put_multi_number(out, "SCYLLA_SHARD", conn->shard);
-    put_multi_number(out, "SCYLLA_NR_SHARDS", conn->cluster->options.shards);
-    put_multi_number(out, "SCYLLA_SHARDING_IGNORE_MSB", 12);
+    put_multi_number(out, "SCYLLA_NR_SHARDS", options->shards);
+    put_multi_number(out, "SCYLLA_SHARDING_IGNORE_MSB", NODE_IGNORE_MSB);
     put_multi(out, "SCYLLA_SHARDING_ALGORITHM", algorithm, 1);
     put_multi(out, "SCYLLA_PARTITIONER", partitioner, 1);
     put_multi(out, "SCYLLA_LWT_ADD_METADATA_MARK", lwt, 1);
     put_multi(out, "SCYLLA_RATE_LIMIT_ERROR", rate, 1);
     put_multi(out, "SCYLLA_USE_METADATA_ID", NULL, 0);
-    put_multi(out, "TABLETS_ROUTING_V1", NULL, 0);
+    uint16_t count = 8;
+    if (options->tablets) {
+        put_multi(out, "TABLETS_ROUTING_V1", NULL, 0);
+        ++count;
+    }
+    if (shard_port != 0) {
+        put_multi_number(out,
+                         options->tls_cert != NULL ? "SCYLLA_SHARD_AWARE_PORT_SSL"
+                                                   : "SCYLLA_SHARD_AWARE_PORT",
+                         shard_port);
+        ++count;
+    }
+    return count;
 }
 
 static void handle_options(struct node_conn *conn, struct hand *hand)
@@ -230,27 +246,25 @@ static void handle_options(struct node_conn *conn, struct hand *hand)
     (void)node_reply_begin(conn, OPCODE_SUPPORTED, 0, hand->stream);
     struct out *out = &conn->reply;
     bool scylla = options->shards > 0;
-    bool old_style = options->refusal == NODE_REFUSE_CASSANDRA_2 ||
-                     options->refusal == NODE_REFUSE_SCYLLA;
-    out_u16(out,
-            (uint16_t)(2 + (scylla ? 9 - !options->tablets : 0) + (scylla || old_style ? 0 : 1)));
     const char *cql[] = {scylla ? "3.3.1" : "3.4.7"};
+    uint16_t keys = 2;
+    out_u16(out, 0);
     put_multi(out, "CQL_VERSION", cql, 1);
     put_multi(out, "COMPRESSION", compressions, count);
     if (scylla) {
-        size_t before = out->size;
-        put_scylla(conn, out);
-        if (!options->tablets) /* the last of them */
-            out->size -= 2 + strlen("TABLETS_ROUTING_V1") + 2;
-        (void)before;
+        keys = (uint16_t)(keys + put_scylla(conn, out));
     } else if (options->refusal == NODE_REFUSE_CASSANDRA_3 ||
                options->refusal == NODE_REFUSE_BETA) {
         put_multi(out, "PROTOCOL_VERSIONS", beta, 3);
-    } else if (!old_style) {
+        ++keys;
+    } else if (options->refusal != NODE_REFUSE_CASSANDRA_2 &&
+               options->refusal != NODE_REFUSE_SCYLLA) {
         uint16_t first = (uint16_t)(options->version_min - 3);
         put_multi(out, "PROTOCOL_VERSIONS", versions + first,
                   (uint16_t)(options->version_max - 2 - first + (options->version_max == 5)));
+        ++keys;
     }
+    cqr_store_u16(out->data + PROTO_HEADER_SIZE, keys);
     node_reply_end(conn);
     node_conn_deliver(conn, &hand->strike);
 }

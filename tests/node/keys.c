@@ -195,7 +195,7 @@ bool node_partition_keys(struct query *query, const struct statement *statement,
 }
 
 bool node_statement_token(const struct statement *statement, const cqlring_bytes *values,
-                          uint16_t value_count, int64_t *token, struct node_keyspace **keyspace)
+                          uint16_t value_count, int64_t *token, const struct node_table **table)
 {
     if (statement->kind == STATEMENT_BATCH && statement->children != NULL)
         statement = statement->children;
@@ -222,14 +222,14 @@ bool node_statement_token(const struct statement *statement, const cqlring_bytes
     if (!cqr_routing_key(parts, indexes, count, scratch, sizeof scratch, &routing))
         return false;
     *token = cqr_murmur3(routing.data, (uint32_t)routing.size);
-    *keyspace = statement->table->keyspace;
+    *table = statement->table;
     return true;
 }
 
 void node_find_token(struct query *query, const struct statement *statement)
 {
     query->has_token = node_statement_token(statement, query->values, query->value_count,
-                                            &query->token, &query->token_keyspace);
+                                            &query->token, &query->token_table);
 }
 
 /* --- rows as seen ----------------------------------------------------------------------------- */

@@ -185,7 +185,8 @@ bool node_literal_integer(const struct node_type *type, cqlring_bytes text, stru
 
 /* --- dates and times -------------------------------------------------------------------------- */
 
-/* Days since 1970-01-01 of a date of the proleptic Gregorian calendar (Howard Hinnant's days_from_civil). */
+/* Days since 1970-01-01 of a date of the proleptic Gregorian calendar (Howard Hinnant's
+   days_from_civil). */
 static int64_t days_of(int64_t year, uint32_t month, uint32_t day)
 {
     year -= month <= 2;

@@ -2,8 +2,9 @@
 #ifndef NODE_MEMORY_H
 #define NODE_MEMORY_H
 
-/* The node's own memory: plain malloc that aborts when there is none, an arena, and a byte buffer that grows. Kept apart
-   from serialize/mem.h on purpose: tests that count or fail the library's allocations must not meet the node's. */
+/* The node's own memory: plain malloc that aborts when there is none, an arena, and a byte buffer
+   that grows. Kept apart from serialize/mem.h on purpose: tests that count or fail the library's
+   allocations must not meet the node's. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -94,6 +95,8 @@ static inline void out_text(struct out *out, const char *text) /* [string] */
 }
 static inline cqlring_bytes out_view(const struct out *out, size_t from)
 {
+    if (out->data == NULL)
+        return (cqlring_bytes){.data = "", .size = 0};
     return (cqlring_bytes){.data = out->data + from, .size = (int32_t)(out->size - from)};
 }
 

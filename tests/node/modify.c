@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* INSERT, UPDATE, DELETE: what one statement does to the storage. Each is evaluated twice when it is part of a batch: once
-   to find whatever is wrong with it before anything is written, once to write. */
+/* INSERT, UPDATE, DELETE: what one statement does to the storage. Each is evaluated twice when it
+   is part of a batch: once to find whatever is wrong with it before anything is written, once to
+   write. */
 #include "tests/node/modify.h"
 
 #include "cql/token.h"

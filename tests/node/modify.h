@@ -4,8 +4,8 @@
 
 #include "tests/node/engine_private.h"
 
-/* Write what the statement says, or (write_now false) only find out whether it could be. timestamp: unless it brings its
-   own. */
+/* Write what the statement says, or (write_now false) only find out whether it could be. timestamp:
+   unless it brings its own. */
 bool node_modify_apply(struct query *query, const struct statement *statement, int64_t timestamp,
                        bool write_now);
 

@@ -2,7 +2,8 @@
 #ifndef NODE_TLS_H
 #define NODE_TLS_H
 
-/* TLS of the node's server; the only file of the node that sees OpenSSL is node_tls.c. The server's thread. */
+/* TLS of the node's server; the only file of the node that sees OpenSSL is node_tls.c. The server's
+   thread. */
 
 #include <stdbool.h>
 #include <stddef.h>

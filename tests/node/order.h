@@ -2,9 +2,9 @@
 #ifndef NODE_ORDER_H
 #define NODE_ORDER_H
 
-/* A sorted list of pointers in two levels: chunks of up to ORDER_CHUNK_MAX pointers, and an array of chunks. Finding is two
-   binary searches, inserting moves at most one chunk, appending in order fills chunks to the brim. Holds the rows of a
-   partition and the partitions of a table. */
+/* A sorted list of pointers in two levels: chunks of up to ORDER_CHUNK_MAX pointers, and an array
+   of chunks. Finding is two binary searches, inserting moves at most one chunk, appending in order
+   fills chunks to the brim. Holds the rows of a partition and the partitions of a table. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +24,8 @@ struct order {
     uint64_t count;
 };
 
-/* Where an item is, or would be: items before it are smaller. chunk == chunk_count: behind the last. */
+/* Where an item is, or would be: items before it are smaller. chunk == chunk_count: behind the
+   last. */
 struct order_at {
     uint32_t chunk;
     uint32_t item;

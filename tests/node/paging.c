@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paging states: where a page ended, with the statement's hash and a checksum, so that a foreign, old or damaged one is
-   refused and never read as another place. */
+/* Paging states: where a page ended, with the statement's hash and a checksum, so that a foreign,
+   old or damaged one is refused and never read as another place. */
 #include "tests/node/engine_private.h"
 
 #include "cql/segment.h"

@@ -151,7 +151,8 @@ static void parse_create_type(struct parser *parser, struct statement *statement
     node_parser_expect_symbol(parser, ')');
 }
 
-/* CREATE [CUSTOM] INDEX [IF NOT EXISTS] [name] ON table ( [keys|values|entries|full (] column ) [USING 'class'] [WITH …] */
+/* CREATE [CUSTOM] INDEX [IF NOT EXISTS] [name] ON table ( [keys|values|entries|full (] column )
+   [USING 'class'] [WITH …] */
 static void parse_create_index(struct parser *parser, struct statement *statement)
 {
     statement->kind = STATEMENT_CREATE_INDEX;
@@ -266,7 +267,8 @@ void node_parse_alter(struct parser *parser, struct statement *statement)
         statement->alter = ALTER_RENAME;
         parse_rename(parser, statement);
     } else if (!is_type && node_parser_accept_word(parser, "ALTER")) {
-        /* Cassandra dropped it; kept because a column that changes its type is a case that drivers must survive. */
+        /* Cassandra dropped it; kept because a column that changes its type is a case that drivers
+           must survive. */
         statement->alter = ALTER_TYPE_OF;
         statement->columns = node_arena_alloc(parser->arena, sizeof *statement->columns);
         statement->columns->name = node_parser_name(parser, "a column");

@@ -2,9 +2,10 @@
 #ifndef NODE_PARSER_H
 #define NODE_PARSER_H
 
-/* What the parser's files share: the token in hand, the next one, the first error. Once failed, every step does nothing,
-   so callers check once at the end. Terms and types nest, and are parsed by functions that call themselves: that is
-   recursion on input, kept because the trees they make are walked the same way everywhere; PARSE_DEPTH_MAX bounds it. */
+/* What the parser's files share: the token in hand, the next one, the first error. Once failed,
+   every step does nothing, so callers check once at the end. Terms and types nest, and are parsed
+   by functions that call themselves: that is recursion on input, kept because the trees they make
+   are walked the same way everywhere; PARSE_DEPTH_MAX bounds it. */
 
 #include "tests/node/ast.h"
 #include "tests/node/lexer.h"

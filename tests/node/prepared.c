@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prepared statements: kept once for the cluster, with a bit per node that knows them. And the metadata of columns. */
+/* Prepared statements: kept once for the cluster, with a bit per node that knows them. And the
+   metadata of columns. */
 #include "tests/node/engine_private.h"
 
 #include "cql/token.h"
@@ -58,13 +59,13 @@ void node_put_columns(struct query *query, const struct node_table *table,
         return;
     out_string(out, table->keyspace->name);
     out_string(out, table->name);
-    put_specs(outputs, count, query->version, out);
+    put_specs(outputs, count, query->type_version, out);
     if (query->fault.extra_column)
-        put_specs(&extra, 1, query->version, out);
+        put_specs(&extra, 1, query->type_version, out);
 }
 
 static void put_bind_metadata(const struct node_prepared *prepared, const struct dialect *dialect,
-                              struct out *out)
+                              uint8_t type_version, struct out *out)
 {
     const struct statement *statement = prepared->statement;
     bool global = statement->bind_count > 0;
@@ -94,12 +95,12 @@ static void put_bind_metadata(const struct node_prepared *prepared, const struct
             out_string(out, marker->table);
         }
         out_string(out, marker->label);
-        node_type_put_option(marker->type, dialect->version, out);
+        node_type_put_option(marker->type, type_version, out);
     }
 }
 
 void node_prepared_encode(const struct node_prepared *prepared, const struct dialect *dialect,
-                          bool extra_column, struct out *out)
+                          uint8_t type_version, bool extra_column, struct out *out)
 {
     const struct statement *statement = prepared->statement;
     out_string(out, slice_of(prepared->id, 16));
@@ -109,7 +110,7 @@ void node_prepared_encode(const struct node_prepared *prepared, const struct dia
         id[15] ^= extra_column;
         out_string(out, slice_of(id, 16));
     }
-    put_bind_metadata(prepared, dialect, out);
+    put_bind_metadata(prepared, dialect, type_version, out);
     if (statement->kind != STATEMENT_SELECT) {
         out_u32(out, ROWS_NO_METADATA);
         out_u32(out, 0);
@@ -120,9 +121,9 @@ void node_prepared_encode(const struct node_prepared *prepared, const struct dia
     out_u32(out, plan->output_count + extra_column);
     out_string(out, statement->table->keyspace->name);
     out_string(out, statement->table->name);
-    put_specs(plan->outputs, plan->output_count, dialect->version, out);
+    put_specs(plan->outputs, plan->output_count, type_version, out);
     if (extra_column)
-        put_specs(&extra, 1, dialect->version, out);
+        put_specs(&extra, 1, type_version, out);
 }
 
 /* --- the list --------------------------------------------------------------------------------- */
@@ -195,7 +196,8 @@ void node_prepared_invalidate(struct node_engine *engine, const struct node_keys
     }
 }
 
-/* Where the partition key's components are among the bind markers; none unless each is a plain marker. */
+/* Where the partition key's components are among the bind markers; none unless each is a plain
+   marker. */
 static void find_pk_indexes(struct node_prepared *prepared)
 {
     const struct statement *statement = prepared->statement;

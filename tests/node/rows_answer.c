@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The RESULT body of rows: metadata as the client may want it, then the rows. And rows that are made up (void mode). */
+/* The RESULT body of rows: metadata as the client may want it, then the rows. And rows that are
+   made up (void mode). */
 #include "tests/node/engine_private.h"
 
 void node_put_rows(struct query *query, const struct statement *statement,

@@ -134,7 +134,8 @@ static void keyspace_option(struct node_keyspace *keyspace, cqlring_bytes name, 
     keyspace->option_values[keyspace->option_count++] = node_arena_copy(&keyspace->arena, value);
 }
 
-/* replication = {'class': …, …}. DCs that no node is in are taken: maps of routing must live with them. */
+/* replication = {'class': …, …}. DCs that no node is in are taken: maps of routing must live with
+   them. */
 static bool parse_replication(struct query *query, struct node_keyspace *keyspace,
                               const struct term *map)
 {
@@ -204,7 +205,12 @@ bool node_replication_parse(struct query *query, struct node_keyspace *keyspace,
                 return false;
         } else if (slice_is(option->name, "durable_writes")) {
             keyspace->durable_writes = node_slice_is_nocase(option->value->text, "TRUE");
-        } else if (!slice_is(option->name, "tablets")) {
+        } else if (slice_is(option->name, "tablets")) { /* {'enabled': false} */
+            const struct term *value = option->value->children;
+            if (value != NULL && value->next != NULL && slice_is(value->text, "enabled"))
+                keyspace->tablets = keyspace->tablets &&
+                                    node_slice_is_nocase(value->next->text, "TRUE");
+        } else {
             return node_query_fail(query, ERROR_SYNTAX, "Unknown property '%.*s'",
                                    SLICE_ARG(option->name));
         }
@@ -234,6 +240,8 @@ static bool create_keyspace(struct query *query, const struct statement *stateme
     keyspace->name = node_arena_copy(&keyspace->arena, statement->name);
     keyspace->durable_writes = true;
     keyspace->is_system = engine->bootstrapping;
+    keyspace->tablets = engine->options->tablets && engine->options->shards > 0 &&
+                        !engine->bootstrapping;
     if (!node_replication_parse(query, keyspace, statement->options)) {
         node_keyspace_free(engine, keyspace);
         return false;

@@ -86,7 +86,8 @@ static bool put_row(struct select_run *run)
     return true;
 }
 
-/* A row that fulfils the key restrictions. false: stop everything (query->code tells whether it failed). */
+/* A row that fulfils the key restrictions. false: stop everything (query->code tells whether it
+   failed). */
 static bool take_row(struct select_run *run)
 {
     struct query *query = run->query;
@@ -375,6 +376,7 @@ static bool run_scan(struct select_run *run)
             high = INT64_MAX;
     }
     struct node_storage *storage = run->view.storage;
+    node_storage_settle(storage);
     struct order_at at = run->from.inside
                              ? node_partition_seek(storage, run->from.token, run->from.key)
                              : node_partition_seek(storage, low, SLICE_NULL);
@@ -524,7 +526,8 @@ bool node_run_select(struct query *query, struct statement *statement)
         node_aggregate_init(&aggregate, run.plan);
         run.aggregate = &aggregate;
     }
-    /* Rows first, into a buffer of their own: the metadata in front must tell whether there are more. */
+    /* Rows first, into a buffer of their own: the metadata in front must tell whether there are
+       more. */
     query->body = &rows;
     bool fine = query->fault.no_rows || run_all(&run);
     query->arena = run.outer;

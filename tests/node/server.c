@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cluster on sockets: one thread, one epoll. It holds the cluster's lock for a whole turn and gives it up while it
-   waits, so that tests can look at and change everything between turns. A read is answered by one write (or by one per
-   `trickle` replies); nothing is allocated for a request in void mode. */
+/* The cluster on sockets: one thread, one epoll. It holds the cluster's lock for a whole turn and
+   gives it up while it waits, so that tests can look at and change everything between turns. A read
+   is answered by one write (or by one per `trickle` replies); nothing is allocated for a request in
+   void mode. */
 #include "tests/node/cluster.h"
 
 #include <errno.h>
@@ -56,7 +57,7 @@ struct node_server {
     enum owner_kind wake_kind;
     int wake_fd, epoll_fd;
     bool stopping;
-    struct listener listeners[NODE_COUNT_MAX];
+    struct listener listeners[2 * NODE_COUNT_MAX]; /* with shards: the second half is shard-aware */
     struct connection *connections;
     int64_t retry_at; /* a listener could not be opened: again then */
     uint8_t buffer[READ_SIZE];
@@ -151,30 +152,55 @@ static bool open_listeners(struct node_server *server, char *message, size_t mes
     return false;
 }
 
-/* Listeners as the nodes are: up and down, refusing, frozen. */
-static void settle_listeners(struct node_server *server, int64_t now)
+/* One listener as its node is: up or down, refusing, frozen. */
+static void settle_listener(struct node_server *server, struct listener *listener, uint16_t port,
+                            int64_t now)
 {
     struct node_cluster *cluster = server->cluster;
-    server->retry_at = INT64_MAX;
-    for (uint32_t i = 0; i < cluster->options.nodes; ++i) {
-        struct listener *listener = &server->listeners[i];
-        struct node_member *member = &cluster->engine.members[i];
-        bool wanted = member->up && !node_fault_refuses(cluster, i);
-        if (!wanted && listener->fd >= 0) {
-            (void)close(listener->fd);
-            listener->fd = -1;
-        } else if (wanted && listener->fd < 0) {
-            uint16_t bound;
-            listener->fd = listen_at(member, member->port, &bound);
-            if (listener->fd >= 0)
-                watch(server, listener, listener->fd, &listener->armed);
-            else
-                server->retry_at = now + RETRY_US;
-        }
+    struct node_member *member = &cluster->engine.members[listener->node];
+    bool wanted = member->up && port != 0 && !node_fault_refuses(cluster, listener->node);
+    if (!wanted && listener->fd >= 0) {
+        (void)close(listener->fd);
+        listener->fd = -1;
+    } else if (wanted && listener->fd < 0) {
+        uint16_t bound;
+        listener->fd = listen_at(member, port, &bound);
         if (listener->fd >= 0)
-            arm(server, listener, listener->fd, &listener->armed,
-                cluster->nodes[i].frozen_until > now ? 0 : EPOLLIN);
+            watch(server, listener, listener->fd, &listener->armed);
+        else
+            server->retry_at = now + RETRY_US;
     }
+    if (listener->fd >= 0)
+        arm(server, listener, listener->fd, &listener->armed,
+            cluster->nodes[listener->node].frozen_until > now ? 0 : EPOLLIN);
+}
+
+static void settle_listeners(struct node_server *server, int64_t now)
+{
+    server->retry_at = INT64_MAX;
+    for (uint32_t i = 0; i < server->cluster->options.nodes; ++i) {
+        const struct node_member *member = &server->cluster->engine.members[i];
+        settle_listener(server, &server->listeners[i], member->port, now);
+        settle_listener(server, &server->listeners[NODE_COUNT_MAX + i], member->shard_port, now);
+    }
+}
+
+/* A second port of each node, where the source port chooses the shard. */
+static bool open_shard_listeners(struct node_server *server, char *message, size_t message_size)
+{
+    struct node_cluster *cluster = server->cluster;
+    for (uint32_t i = 0; i < cluster->options.nodes && cluster->options.shards > 0; ++i) {
+        struct node_member *member = &cluster->engine.members[i];
+        struct listener *listener = &server->listeners[NODE_COUNT_MAX + i];
+        listener->shard_aware = true;
+        listener->fd = listen_at(member, 0, &member->shard_port);
+        if (listener->fd < 0) {
+            (void)snprintf(message, message_size, "cannot listen on %s: %s", member->address,
+                           strerror(errno));
+            return false;
+        }
+    }
+    return true;
 }
 
 /* --- connections ------------------------------------------------------------------------------ */
@@ -193,6 +219,20 @@ static void connection_close(struct node_server *server, struct connection *conn
     node_free(connection);
 }
 
+static uint32_t choose_shard(struct node_cluster *cluster, const struct listener *listener,
+                             const struct sockaddr_storage *peer)
+{
+    uint32_t shards = cluster->options.shards;
+    if (shards == 0)
+        return 0;
+    if (!listener->shard_aware)
+        return cluster->nodes[listener->node].next_shard++ % shards;
+    uint16_t port = peer->ss_family == AF_INET
+                        ? ((const struct sockaddr_in *)(const void *)peer)->sin_port
+                        : ((const struct sockaddr_in6 *)(const void *)peer)->sin6_port;
+    return ntohs(port) % shards;
+}
+
 static void accept_all(struct node_server *server, struct listener *listener)
 {
     struct node_cluster *cluster = server->cluster;
@@ -205,8 +245,7 @@ static void accept_all(struct node_server *server, struct listener *listener)
             return;
         int on = 1;
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        uint32_t shards = cluster->options.shards;
-        uint32_t shard = shards == 0 ? 0 : cluster->nodes[listener->node].next_shard++ % shards;
+        uint32_t shard = choose_shard(cluster, listener, &peer);
         struct node_conn *conn = node_conn_open_locked(cluster, listener->node, shard);
         if (conn == NULL) {
             (void)close(fd);
@@ -259,6 +298,9 @@ static bool read_some(struct node_server *server, struct connection *connection)
             connection_close(server, connection);
             return false;
         }
+        if (connection->tls != NULL && connection->conn->server_name[0] == 0)
+            (void)snprintf(connection->conn->server_name, sizeof connection->conn->server_name,
+                           "%s", node_tls_server_name(connection->tls));
         if (!connection->draining)
             node_conn_input_locked(connection->conn, server->buffer, (size_t)size);
         if (connection->conn->closed)
@@ -293,7 +335,8 @@ static bool settle(struct node_server *server, struct connection *connection)
         blocked = size == -1;
     }
     if (conn->closing && !connection->draining && !frozen && !blocked) {
-        /* Our end is shut first and theirs awaited, or unread requests would turn our last words into a reset. */
+        /* Our end is shut first and theirs awaited, or unread requests would turn our last words
+           into a reset. */
         if (connection->tls != NULL)
             node_tls_goodbye(connection->tls);
         (void)shutdown(connection->fd, SHUT_WR);
@@ -418,7 +461,7 @@ static void server_free(struct node_server *server)
 {
     while (server->connections != NULL)
         connection_close(server, server->connections);
-    for (uint32_t i = 0; i < server->cluster->options.nodes; ++i) {
+    for (uint32_t i = 0; i < 2 * NODE_COUNT_MAX; ++i) {
         if (server->listeners[i].fd >= 0)
             (void)close(server->listeners[i].fd);
     }
@@ -439,8 +482,9 @@ struct node_server *node_server_start(struct node_cluster *cluster, char *messag
     server->retry_at = INT64_MAX;
     server->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    for (uint32_t i = 0; i < NODE_COUNT_MAX; ++i)
-        server->listeners[i] = (struct listener){.kind = OWNER_LISTENER, .fd = -1, .node = i};
+    for (uint32_t i = 0; i < 2 * NODE_COUNT_MAX; ++i)
+        server->listeners[i] = (struct listener){
+            .kind = OWNER_LISTENER, .fd = -1, .node = i % NODE_COUNT_MAX};
     const struct node_options *options = &cluster->options;
     if (server->wake_fd < 0 || server->epoll_fd < 0) {
         (void)snprintf(message, message_size, "no descriptors: %s", strerror(errno));
@@ -455,15 +499,19 @@ struct node_server *node_server_start(struct node_cluster *cluster, char *messag
             return NULL;
         }
     }
-    if (!open_listeners(server, message, message_size)) {
+    if (!open_listeners(server, message, message_size) ||
+        !open_shard_listeners(server, message, message_size)) {
         server_free(server);
         return NULL;
     }
     node_engine_ring_changed(&cluster->engine, cluster_wall(cluster)); /* the ports are known now */
     struct epoll_event event = {.events = EPOLLIN, .data = {.ptr = &server->wake_kind}};
     (void)epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->wake_fd, &event);
-    for (uint32_t i = 0; i < options->nodes; ++i)
-        watch(server, &server->listeners[i], server->listeners[i].fd, &server->listeners[i].armed);
+    for (uint32_t i = 0; i < 2 * NODE_COUNT_MAX; ++i) {
+        if (server->listeners[i].fd >= 0)
+            watch(server, &server->listeners[i], server->listeners[i].fd,
+                  &server->listeners[i].armed);
+    }
     /* Signals belong to the program, not to this thread. */
     sigset_t all, before;
     (void)sigfillset(&all);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cql/frame.h"
+#include "tests/node/tablets.h"
 
 struct work {
     struct query query;
@@ -76,23 +77,39 @@ static bool bind(struct node_conn *conn, struct work *work, const struct request
 
 /* --- counting --------------------------------------------------------------------------------- */
 
+/* Was this the right node, and (with shards) the right shard of it? */
 static void count_routing(struct node_conn *conn, struct node_seen *seen, bool has_token,
-                          int64_t token, struct node_keyspace *keyspace)
+                          int64_t token, const struct node_table *table)
 {
     struct node_counters *counters = conn_counters(conn);
+    const struct node_engine *engine = &conn->cluster->engine;
     if (!has_token) {
         ++counters->keyless;
         return;
     }
-    const uint32_t *nodes = NULL;
-    uint32_t count = node_engine_replicas(&conn->cluster->engine, keyspace, token, &nodes);
-    bool hit = false;
-    for (uint32_t i = 0; i < count; ++i)
-        hit = hit || nodes[i] == conn->node;
+    bool hit = false, shard_hit = false;
+    if (table->keyspace->tablets) {
+        struct node_tablet tablet;
+        node_tablet_of(engine, table, token, &tablet);
+        for (uint32_t i = 0; i < tablet.count; ++i)
+            hit = hit || tablet.nodes[i] == conn->node;
+        shard_hit = node_tablet_serves(&tablet, conn->node, conn->shard);
+    } else {
+        const uint32_t *nodes = NULL;
+        uint32_t count = node_engine_replicas(&conn->cluster->engine, table->keyspace, token,
+                                              &nodes);
+        for (uint32_t i = 0; i < count; ++i)
+            hit = hit || nodes[i] == conn->node;
+        shard_hit = hit && engine->options->shards > 0 &&
+                    node_shard_of(engine, token) == conn->shard;
+    }
     ++*(hit ? &counters->replica_hits : &counters->replica_misses);
+    if (engine->options->shards > 0)
+        ++*(shard_hit ? &counters->shard_hits : &counters->shard_misses);
     seen->has_token = true;
     seen->token = token;
     seen->is_replica = hit;
+    seen->shard = conn->shard;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -130,8 +147,8 @@ static bool run_prepare(struct node_conn *conn, struct work *work, const struct 
     if (prepared == NULL)
         return false;
     out_u32(work->query.body, RESULT_PREPARED);
-    node_prepared_encode(prepared, &conn->dialect, work->query.fault.extra_column,
-                         work->query.body);
+    node_prepared_encode(prepared, &conn->dialect, work->query.type_version,
+                         work->query.fault.extra_column, work->query.body);
     return true;
 }
 
@@ -196,6 +213,7 @@ static void write_trace(struct node_conn *conn, const struct work *work, const u
         struct query query = {.engine = &conn->cluster->engine,
                               .now_us = work->query.now_us,
                               .version = PROTO_V5,
+                              .type_version = PROTO_V5,
                               .arena = &arena,
                               .body = &body,
                               .code = -1};
@@ -362,6 +380,29 @@ static void spoil_body(struct node_conn *conn, const struct fault *fault, size_t
     }
 }
 
+/* A tablet's place in the custom payload, in front of the body, when the request came to the wrong
+   node or shard. */
+static void put_tablet(struct node_conn *conn, const struct work *work, size_t from)
+{
+    const struct query *query = &work->query;
+    const struct node_engine *engine = query->engine;
+    if ((conn->dialect.extensions & EXT_TABLETS_V1) == 0 || !query->has_token ||
+        !query->token_table->keyspace->tablets || (conn->reply.data[1] & FLAG_PAYLOAD) != 0)
+        return;
+    struct node_tablet tablet;
+    node_tablet_of(engine, query->token_table, query->token, &tablet);
+    if (node_tablet_serves(&tablet, conn->node, conn->shard))
+        return;
+    struct out body = {0};
+    out_raw(&body, conn->reply.data + from, conn->reply.size - from);
+    conn->reply.size = from;
+    out_u16(&conn->reply, 1);
+    node_tablet_put(engine, &tablet, &conn->reply);
+    out_raw(&conn->reply, body.data, body.size);
+    node_out_fini(&body);
+    conn->reply.data[1] |= FLAG_PAYLOAD;
+}
+
 static void run_and_reply(struct node_conn *conn, struct hand *hand, struct work *work)
 {
     const struct request *request = &hand->request;
@@ -384,7 +425,7 @@ static void run_and_reply(struct node_conn *conn, struct hand *hand, struct work
                     work->statement->table->is_system);
     if (counts && run)
         count_routing(conn, work->seen, work->query.has_token, work->query.token,
-                      work->query.token_keyspace);
+                      work->query.token_table);
     node_seen_end(conn, work->seen);
     if (fault != NULL && fault->plan.kind == NODE_FAULT_ERROR) {
         node_reply_planned_error(conn, hand, &fault->plan, request->params.consistency);
@@ -401,6 +442,8 @@ static void run_and_reply(struct node_conn *conn, struct hand *hand, struct work
                           : sizeof conn->keyspace - 1;
         memcpy(conn->keyspace, work->query.keyspace.data, size);
         conn->keyspace[size] = 0;
+    } else if (counts && run) {
+        put_tablet(conn, work, from);
     }
     spoil_body(conn, fault, from);
     node_reply_end(conn);
@@ -419,14 +462,14 @@ static bool reply_void(struct node_conn *conn, const struct hand *hand, struct n
                  cluster->faults == NULL && (hand->flags & FLAG_TRACING) == 0 &&
                  !request->params.has_names &&
                  request->value_count == prepared->statement->bind_count &&
-                 cluster->engine.down_count == 0;
+                 cluster->engine.down_count == 0 && conn->dialect.extensions == 0;
     if (!plain || !read_values(cluster, 0, request->value_count, request->values))
         return false;
     int64_t token = 0;
-    struct node_keyspace *keyspace = NULL;
+    const struct node_table *table = NULL;
     bool has_token = node_statement_token(prepared->statement, cluster->values,
-                                          request->value_count, &token, &keyspace);
-    count_routing(conn, seen, has_token, token, keyspace);
+                                          request->value_count, &token, &table);
+    count_routing(conn, seen, has_token, token, table);
     node_seen_end(conn, seen);
     (void)node_reply_begin(conn, OPCODE_RESULT, 0, hand->stream);
     node_put_void(&conn->reply);
@@ -458,6 +501,7 @@ void node_handle_statement(struct node_conn *conn, struct hand *hand)
                 .coordinator = conn->node,
                 .now_us = cluster_wall(cluster),
                 .version = conn->dialect.version,
+                .type_version = cluster->options.shards > 0 ? PROTO_V5 : conn->dialect.version,
                 .params = &request->params,
                 .arena = &conn->arena,
                 .body = &conn->reply,

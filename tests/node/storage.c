@@ -2,6 +2,8 @@
 /* Partitions and rows: finding, making, deleting. Cells are in cells.c. */
 #include "tests/node/storage.h"
 
+#include <stdlib.h>
+
 #include "cql/token.h"
 
 enum { RANGES_MAX = 128, BUCKETS_MIN = 64 };
@@ -59,15 +61,21 @@ static void partition_empty(struct node_storage *storage, struct node_partition 
     partition->range_count = 0;
 }
 
+static void partition_free(struct node_storage *storage, struct node_partition *partition)
+{
+    partition_empty(storage, partition);
+    node_free(partition);
+}
+
 void node_storage_clear(struct node_storage *storage)
 {
     for (struct order_at at = node_order_first(); node_order_get(&storage->by_token, at) != NULL;
-         at = node_order_next(&storage->by_token, at)) {
-        struct node_partition *partition = node_order_get(&storage->by_token, at);
-        partition_empty(storage, partition);
-        node_free(partition);
-    }
+         at = node_order_next(&storage->by_token, at))
+        partition_free(storage, node_order_get(&storage->by_token, at));
+    for (uint64_t i = 0; i < storage->fresh_count; ++i)
+        partition_free(storage, storage->fresh[i]);
     node_order_fini(&storage->by_token);
+    node_free(storage->fresh);
     node_free(storage->buckets);
     node_storage_init(storage, storage->shape);
 }
@@ -161,11 +169,67 @@ struct node_partition *node_partition_make(struct node_storage *storage, cqlring
     *bucket = partition;
     ++storage->partition_count;
     storage->bytes += sizeof *partition + partition->key_size + 96;
-    node_order_insert(
-        &storage->by_token,
-        node_partition_seek(storage, token, slice_of(partition->key, partition->key_size)),
-        partition);
+    if (storage->fresh_count == storage->fresh_capacity) {
+        storage->fresh_capacity = storage->fresh_capacity == 0 ? 16 : storage->fresh_capacity * 2;
+        storage->fresh = node_realloc(storage->fresh,
+                                      storage->fresh_capacity * sizeof(struct node_partition *));
+    }
+    storage->fresh[storage->fresh_count++] = partition;
     return partition;
+}
+
+static int compare_fresh(const void *left, const void *right)
+{
+    const struct node_partition *a = *(struct node_partition *const *)left,
+                                *b = *(struct node_partition *const *)right;
+    struct place place = {b->token, slice_of(b->key, b->key_size)};
+    return compare_partition(a, &place, NULL);
+}
+
+/* Everything into new chunks, in order. */
+static void merge_fresh(struct node_storage *storage)
+{
+    struct order merged = {0};
+    struct order_at at = node_order_first();
+    for (uint64_t i = 0;;) {
+        struct node_partition *old = node_order_get(&storage->by_token, at), *next = NULL;
+        if (i < storage->fresh_count &&
+            (old == NULL || compare_fresh(&storage->fresh[i], &old) < 0)) {
+            next = storage->fresh[i++];
+        } else if (old != NULL) {
+            next = old;
+            at = node_order_next(&storage->by_token, at);
+        }
+        if (next == NULL)
+            break;
+        struct order_at end = {merged.chunk_count, 0};
+        node_order_insert(&merged, end, next);
+    }
+    node_order_fini(&storage->by_token);
+    storage->by_token = merged;
+}
+
+void node_storage_settle(struct node_storage *storage)
+{
+    if (storage->fresh_count == 0)
+        return;
+    if (storage->fresh_count > 64 && storage->fresh_count > storage->by_token.count / 16) {
+        qsort(storage->fresh, storage->fresh_count, sizeof(struct node_partition *), compare_fresh);
+        merge_fresh(storage);
+    } else {
+        for (uint64_t i = 0; i < storage->fresh_count; ++i) {
+            struct node_partition *partition = storage->fresh[i];
+            cqlring_bytes key = slice_of(partition->key, partition->key_size);
+            node_order_insert(&storage->by_token,
+                              node_partition_seek(storage, partition->token, key), partition);
+        }
+    }
+    storage->fresh_count = 0;
+    if (storage->fresh_capacity > 4096) {
+        node_free(storage->fresh);
+        storage->fresh = NULL;
+        storage->fresh_capacity = 0;
+    }
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */
@@ -195,7 +259,8 @@ int node_row_compare_bound(const struct node_shape *shape, cqlring_bytes row_key
     return 0;
 }
 
-/* As order_compare: a lower bound that includes stands before all rows that begin with it, one that excludes behind. */
+/* As order_compare: a lower bound that includes stands before all rows that begin with it, one that
+   excludes behind. */
 static int compare_row_bound(const void *item, const void *wanted, const void *context)
 {
     const struct node_row *row = item;
@@ -333,6 +398,7 @@ void node_storage_drop_slot(struct node_storage *storage, bool is_static, uint16
 {
     const struct node_type *type = is_static ? storage->shape->static_types[slot]
                                              : storage->shape->regular_types[slot];
+    node_storage_settle(storage);
     for (struct order_at at = node_order_first(); node_order_get(&storage->by_token, at) != NULL;
          at = node_order_next(&storage->by_token, at)) {
         struct node_partition *partition = node_order_get(&storage->by_token, at);

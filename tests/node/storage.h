@@ -2,9 +2,9 @@
 #ifndef NODE_STORAGE_H
 #define NODE_STORAGE_H
 
-/* Rows of one table: partitions by key (hashed) and by token (sorted), rows by clustering key, cells with timestamps.
-   What is newer wins; at the same timestamp a deletion wins over a value, and the greater value over the smaller.
-   Knows types but no names, no CQL and no clock. */
+/* Rows of one table: partitions by key (hashed) and by token (sorted), rows by clustering key,
+   cells with timestamps. What is newer wins; at the same timestamp a deletion wins over a value,
+   and the greater value over the smaller. Knows types but no names, no CQL and no clock. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,7 +23,8 @@ struct node_cell {
     uint8_t data[];
 };
 
-/* One element of a non-frozen collection. key: the element of a set, the key of a map, a position of a list. */
+/* One element of a non-frozen collection. key: the element of a set, the key of a map, a position
+   of a list. */
 struct node_element {
     struct node_cell *cell;
     uint32_t key_size;
@@ -50,7 +51,8 @@ struct node_row {
     union node_slot slots[];
 };
 
-/* A range of clustering keys that was deleted. Applied to rows that are there; kept for older writes that come late. */
+/* A range of clustering keys that was deleted. Applied to rows that are there; kept for older
+   writes that come late. */
 struct node_bound {
     cqlring_bytes key; /* prefix of a clustering key; size 0: unbounded */
     uint16_t parts;
@@ -121,7 +123,8 @@ struct node_row *node_row_make_static(struct node_storage *storage,
 struct order_at node_row_seek(const struct node_storage *storage,
                               const struct node_partition *partition,
                               const struct node_bound *bound);
-/* < 0 the row stands before the bound's place, > 0 behind, 0: it begins with the bound's components. */
+/* < 0 the row stands before the bound's place, > 0 behind, 0: it begins with the bound's
+   components. */
 int node_row_compare_bound(const struct node_shape *shape, cqlring_bytes row_key,
                            const struct node_bound *bound);
 /* Component `index` of a clustering key. */
@@ -162,7 +165,8 @@ static inline bool node_cell_is_live(const struct node_cell *cell, int64_t delet
 }
 bool node_row_is_live(const struct node_storage *storage, const struct node_partition *partition,
                       const struct node_row *row, bool is_static, uint32_t now);
-/* The payload of a column: a slice of the cell, or (collections) made in the arena. Null when there is none. */
+/* The payload of a column: a slice of the cell, or (collections) made in the arena. Null when there
+   is none. */
 cqlring_bytes node_row_value(const struct node_row *row, uint16_t slot,
                              const struct node_type *type, int64_t deleted_at, uint32_t now,
                              struct node_arena *arena);

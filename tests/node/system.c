@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The system keyspaces, as Cassandra 5.0 shows them: made by CQL, filled by CQL. What other drivers read when they connect. */
+/* The system keyspaces, as Cassandra 5.0 shows them: made by CQL, filled by CQL. What other drivers
+   read when they connect. */
 #include "tests/node/engine_private.h"
 
 #include <stdio.h>
@@ -69,6 +70,11 @@ static const char peers_v2[] =
     "CREATE TABLE system.peers_v2 (peer inet, peer_port int, data_center text, host_id uuid, native_address inet, native_port int, preferred_ip inet, preferred_port int, "
     "rack text, release_version text, schema_version uuid, tokens set<text>, PRIMARY KEY (peer, peer_port))";
 
+static const char *const scylla_tables[] = {
+    "CREATE TABLE system_schema.scylla_keyspaces (keyspace_name text PRIMARY KEY, initial_tablets int, storage_options map<text, text>, storage_type text)",
+    "CREATE TABLE system_schema.scylla_tables (keyspace_name text, table_name text, cdc map<text, text>, partitioner text, version uuid, PRIMARY KEY (keyspace_name, table_name))",
+};
+
 /* Runs a statement of ours; it cannot fail but by a mistake of ours. */
 static void run(struct node_engine *engine, uint32_t coordinator, int64_t now_us,
                 const struct out *text)
@@ -79,6 +85,7 @@ static void run(struct node_engine *engine, uint32_t coordinator, int64_t now_us
                           .coordinator = coordinator,
                           .now_us = now_us,
                           .version = PROTO_V5,
+                          .type_version = PROTO_V5,
                           .arena = &arena,
                           .body = &body,
                           .code = -1};
@@ -122,6 +129,22 @@ static void put_uuid(struct out *out, const uint8_t id[16])
 
 /* --- schema ----------------------------------------------------------------------------------- */
 
+/* Which keyspaces are routed by tablets. */
+static void write_tablets(struct node_engine *engine, const struct node_keyspace *keyspace,
+                          int64_t now_us)
+{
+    if (engine->options->shards == 0 || !keyspace->tablets)
+        return;
+    struct out out = {0};
+    node_out_printf(
+        &out,
+        "INSERT INTO system_schema.scylla_keyspaces (keyspace_name, initial_tablets) VALUES (");
+    put_quoted(&out, keyspace->name);
+    node_out_printf(&out, ", 0)");
+    run(engine, 0, now_us, &out);
+    node_out_fini(&out);
+}
+
 void node_system_write_keyspace(struct node_engine *engine, struct node_keyspace *keyspace,
                                 int64_t now_us)
 {
@@ -143,6 +166,7 @@ void node_system_write_keyspace(struct node_engine *engine, struct node_keyspace
     node_out_printf(&out, "})");
     run(engine, 0, now_us, &out);
     node_out_fini(&out);
+    write_tablets(engine, keyspace, now_us);
 }
 
 static void erase_rows(struct node_engine *engine, int64_t now_us, const char *table,
@@ -289,6 +313,8 @@ void node_system_erase(struct node_engine *engine, cqlring_bytes keyspace, cqlri
     if (table.size < 0) {
         erase_rows(engine, now_us, "types", keyspace, "", SLICE_NULL);
         erase_rows(engine, now_us, "keyspaces", keyspace, "", SLICE_NULL);
+        if (engine->options->shards > 0)
+            erase_rows(engine, now_us, "scylla_keyspaces", keyspace, "", SLICE_NULL);
     }
 }
 
@@ -407,6 +433,9 @@ void node_system_create(struct node_engine *engine, int64_t now_us)
         run_text(engine, now_us, schema_tables[i]);
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; ++i)
         run_text(engine, now_us, tables[i]);
+    for (size_t i = 0;
+         i < sizeof scylla_tables / sizeof scylla_tables[0] && engine->options->shards > 0; ++i)
+        run_text(engine, now_us, scylla_tables[i]);
     if (engine->options->shards == 0)
         run_text(engine, now_us, peers_v2);
     engine->system_local = per_node(engine, "local");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Terms: given types when a statement is resolved, turned into payloads when it runs. Walks trees whose depth the parser
-   has bounded. */
+/* Terms: given types when a statement is resolved, turned into payloads when it runs. Walks trees
+   whose depth the parser has bounded. */
 #include "tests/node/engine_private.h"
 
 #include "tests/node/functions.h"

@@ -143,7 +143,8 @@ static void put_text(struct out *out, const char *text)
 void node_type_print(const struct node_type *type, bool frozen_marks, struct out *out)
 {
     bool mark = frozen_marks && type->frozen && type->kind != TYPE_VECTOR;
-    /* Only the outermost of nested frozen types is marked by its parent; tuples are always frozen inside. */
+    /* Only the outermost of nested frozen types is marked by its parent; tuples are always frozen
+       inside. */
     if (mark)
         put_text(out, "frozen<");
     switch (type->kind) {

@@ -2,8 +2,9 @@
 #ifndef NODE_TYPES_H
 #define NODE_TYPES_H
 
-/* The server's own view of types and values. Written apart from serialize/, so that what the library encodes is judged
-   by other code than the one that wrote it. Values are payloads in wire form. Nesting is bounded by the parser. */
+/* The server's own view of types and values. Written apart from serialize/, so that what the
+   library encodes is judged by other code than the one that wrote it. Values are payloads in wire
+   form. Nesting is bounded by the parser. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,7 +43,8 @@ enum type_kind { /* the wire's option ids */
 
 struct node_type;
 
-/* A user type of the catalogue. Its fields may grow (ALTER TYPE); every node_type of it points here. */
+/* A user type of the catalogue. Its fields may grow (ALTER TYPE); every node_type of it points
+   here. */
 struct node_udt {
     struct node_udt *next;
     cqlring_bytes keyspace, name;
@@ -80,7 +82,8 @@ void node_type_print_class(const struct node_type *type,
 void node_type_put_option(const struct node_type *type, uint8_t version,
                           struct out *out); /* the wire's option */
 
-/* Is the payload what the type demands? NULL: yes; else why not (static text). Empty payloads of types that have them pass. */
+/* Is the payload what the type demands? NULL: yes; else why not (static text). Empty payloads of
+   types that have them pass. */
 const char *node_value_check(const struct node_type *type, cqlring_bytes value);
 /* In the type's order; both not null. Never reads past them: check first. */
 int node_value_compare(const struct node_type *type, cqlring_bytes a, cqlring_bytes b);
@@ -114,8 +117,9 @@ bool node_literal_uuid(const struct node_type *type, cqlring_bytes text, struct 
 bool node_literal_blob(cqlring_bytes text, struct out *out);
 bool node_literal_duration(cqlring_bytes text, struct out *out);
 
-/* Sets and maps inside a value into their order, without duplicates, as the server stores them. The value itself when
-   nothing needs to move; else a copy in the arena. The value must have passed node_value_check. */
+/* Sets and maps inside a value into their order, without duplicates, as the server stores them. The
+   value itself when nothing needs to move; else a copy in the arena. The value must have passed
+   node_value_check. */
 cqlring_bytes node_value_normalise(const struct node_type *type, cqlring_bytes value,
                                    struct node_arena *arena);
 

@@ -45,8 +45,9 @@ void network_blackhole(uint32_t node, int64_t for_us); /* new connections are ac
 void network_slow_reader(uint32_t node, int64_t for_us, uint32_t bytes_per_ms);
 void network_no_sockets(int64_t for_us);       /* connect fails at once, as without descriptors */
 void network_heal(void);                       /* all of the above that lasts ends now; half-open links are reset */
-/* The process stands still for so long while the world goes on. Only from an errand. */
-void network_gap(int64_t for_us);
+/* The process stands still for so long while the world goes on; between: not now, in its wait, but after it, when the
+   sockets have been read and before the time is taken. Only from an errand. */
+void network_gap(int64_t for_us, bool between);
 
 /* What the driver did. */
 struct network_counts {

@@ -67,7 +67,7 @@ static void mishap_strikes(void *context, uint64_t index)
     case MISHAP_CLOSE: (void)network_close(mishap->node, (uint32_t)mishap->amount); return;
     case MISHAP_HALF_OPEN: (void)network_half_open(mishap->node); return;
     case MISHAP_NO_SOCKETS: network_no_sockets(mishap->for_us); return;
-    case MISHAP_GAP: network_gap(mishap->for_us); return;
+    case MISHAP_GAP: network_gap(mishap->for_us, mishap->for_us % 2 == 0); return;
     case MISHAP_CLOCK: world.wall_us += mishap->amount; return;
     case MISHAP_EVENT: events(play, mishap); return;
     default: break;

@@ -122,8 +122,8 @@ void talk_send(struct talk *talk)
                      false);
 }
 
-/* Bytes of segments into bare envelopes at the front of talk->bytes; the node's answers are small enough for a test to
-   unwrap them all at once. */
+/* Bytes of segments into bare envelopes at the front of talk->bytes; the node's answers are small
+   enough for a test to unwrap them all at once. */
 static void unwrap(struct talk *talk, uint8_t **plain, size_t *plain_size)
 {
     size_t at = 0;

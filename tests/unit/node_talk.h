@@ -2,8 +2,8 @@
 #ifndef NODE_TALK_H
 #define NODE_TALK_H
 
-/* A client of few words for tests of the node: drives a connection without sockets, asks one thing at a time and turns
-   the answer into text. */
+/* A client of few words for tests of the node: drives a connection without sockets, asks one thing
+   at a time and turns the answer into text. */
 
 #include "cql/request.h"
 #include "cql/response.h"

@@ -82,8 +82,9 @@ def new_cluster(**changes):
         contact_points=[options.host], port=options.port, protocol_version=options.version,
         compression="lz4" if options.compression == "lz4" else False, ssl_context=tls,
         connect_timeout=15, control_connection_timeout=15, idle_heartbeat_interval=0, schema_event_refresh_window=0.1,
+        max_schema_agreement_wait=30,
         execution_profiles={EXEC_PROFILE_DEFAULT: ExecutionProfile(
-            load_balancing_policy=default_lbp_factory(), consistency_level=ConsistencyLevel.ONE, request_timeout=30)})
+            load_balancing_policy=default_lbp_factory(), consistency_level=ConsistencyLevel.ONE, request_timeout=60)})
     if options.auth:
         user, _, password = options.auth.partition(":")
         settings["auth_provider"] = PlainTextAuthProvider(user, password)
@@ -682,7 +683,7 @@ def several_nodes(cluster, session, ks):
     for host in sorted(cluster.metadata.all_hosts(), key=lambda host: host.address):
         with case(f"ring: {host.address} coordinates for rows of every node"):
             own = new_cluster(contact_points=[host.address], execution_profiles={EXEC_PROFILE_DEFAULT: ExecutionProfile(
-                load_balancing_policy=WhiteListRoundRobinPolicy([host.address]), request_timeout=30)})
+                load_balancing_policy=WhiteListRoundRobinPolicy([host.address]), request_timeout=60)})
             try:
                 its = own.connect(ks)
                 same(sorted(rows(its.execute("SELECT k, v FROM ring"))), [(k, k) for k in range(300)])
@@ -765,7 +766,7 @@ def main():
     sys.setswitchinterval(0.0005)  # the driver's event loop is a thread of its own: it shall not wait 5 ms for its turn
 
     cluster = new_cluster()
-    dicts = ExecutionProfile(row_factory=dict_factory, request_timeout=30)
+    dicts = ExecutionProfile(row_factory=dict_factory, request_timeout=60)
     session = None
     with case("connect"):
         session = cluster.connect()
@@ -787,7 +788,7 @@ def main():
             securing()
         with case("keyspace: DROP takes everything with it"):
             session.execute(f"DROP KEYSPACE {ks}")
-            assert ks not in cluster.metadata.keyspaces
+            eventually(lambda: ks not in cluster.metadata.keyspaces)
             refused(InvalidRequest, session.execute, f"SELECT * FROM {ks}.bulk")
     cluster.shutdown()
     print(f"{passed} passed, {failed} failed")
