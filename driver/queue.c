@@ -29,6 +29,7 @@ struct cqlring_queue {
     atomic_uint references;
     uint32_t fork_generation;
     struct cqlring_session *session; /* a reference */
+    struct cqlring_queue *next, **link; /* in the session's list */
     struct lane *lane;
     uint32_t capacity;
     uint64_t bytes_max;
@@ -65,6 +66,12 @@ struct queue_item {
 
 static void queue_free(struct cqlring_queue *queue)
 {
+    pthread_mutex_t *lock = &queue->session->cluster->lock;
+    pthread_mutex_lock(lock);
+    *queue->link = queue->next;
+    if (queue->next != NULL)
+        queue->next->link = queue->link;
+    pthread_mutex_unlock(lock);
     uint32_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
     for (; head != atomic_load_explicit(&queue->tail, memory_order_acquire); head++)
         cqlring_completions_release(&queue->ring[head & queue->mask].completion, 1);
@@ -119,6 +126,13 @@ cqlring_status cqlring_queue_open(const cqlring_queue_options *options, cqlring_
     atomic_init(&made->references, 1);
     atomic_init(&made->signal, 1);
     atomic_init(&made->fd, -1);
+    pthread_mutex_lock(&session->cluster->lock);
+    made->next = session->queues;
+    made->link = &session->queues;
+    if (made->next != NULL)
+        made->next->link = &made->next;
+    session->queues = made;
+    pthread_mutex_unlock(&session->cluster->lock);
     *queue = made;
     return CQLRING_OK;
 }
@@ -162,10 +176,25 @@ static void fd_wake(struct cqlring_queue *queue)
         cqr_wake_signal(atomic_load_explicit(&queue->fd, memory_order_acquire));
 }
 
+/* Closed itself, or with its session. */
+static bool is_closed(struct cqlring_queue *queue)
+{
+    return atomic_load_explicit(&queue->state, memory_order_seq_cst) != QUEUE_OPEN ||
+           atomic_load_explicit(&queue->session->state, memory_order_seq_cst) == HANDLE_CLOSED;
+}
+
 static bool is_over(struct cqlring_queue *queue)
 {
-    unsigned state = atomic_load_explicit(&queue->state, memory_order_seq_cst);
-    return state == QUEUE_ABANDONED || (state == QUEUE_CLOSED && atomic_load_explicit(&queue->under_way, memory_order_seq_cst) == 0);
+    return atomic_load_explicit(&queue->state, memory_order_seq_cst) == QUEUE_ABANDONED ||
+           (is_closed(queue) && atomic_load_explicit(&queue->under_way, memory_order_seq_cst) == 0);
+}
+
+void cqr_queues_wake(struct cqlring_session *session)
+{
+    for (struct cqlring_queue *queue = session->queues; queue != NULL; queue = queue->next) {
+        reaper_wake(queue);
+        fd_wake(queue);
+    }
 }
 
 static void queue_finished(struct lane *lane, struct execution *execution, struct op *op)
@@ -201,7 +230,7 @@ static void queue_finished(struct lane *lane, struct execution *execution, struc
             reaper_wake(queue);
         fd_wake(queue);
     }
-    if (atomic_fetch_sub_explicit(&queue->under_way, 1, memory_order_seq_cst) == 1 && atomic_load_explicit(&queue->state, memory_order_seq_cst) != QUEUE_OPEN) {
+    if (atomic_fetch_sub_explicit(&queue->under_way, 1, memory_order_seq_cst) == 1 && is_closed(queue)) {
         reaper_wake(queue);
         fd_wake(queue);
     }
@@ -254,16 +283,21 @@ static cqlring_status item_post(struct cqlring_queue *queue, struct request_body
     execution->accepted_us = queue->lane->net->call->now_us(queue->lane->net);
     cqlring_future_release(&execution->future); /* the completer's reference is enough */
     atomic_fetch_add_explicit(&queue->references, 1, memory_order_relaxed);
+    /* seq_cst, as the close's store: either it is seen here, or a reaper that has seen it sees this one under way too */
     atomic_fetch_add_explicit(&queue->under_way, 1, memory_order_seq_cst);
-    if (cqr_lane_post(queue->lane, &item->message))
+    if (!is_closed(queue) && cqr_lane_post(queue->lane, &item->message))
         return CQLRING_OK;
     atomic_fetch_sub_explicit(&queue->under_way, 1, memory_order_seq_cst);
+    if (is_over(queue)) {
+        reaper_wake(queue);
+        fd_wake(queue);
+    }
     atomic_fetch_sub_explicit(&queue->used, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&queue->bytes, size, memory_order_relaxed);
     cqlring_future_release(&execution->future);
     cqr_mem_free(item);
     cqlring_queue_release(queue);
-    return cqr_error(error, CQLRING_CLOSED, "the runtime has ended");
+    return cqr_error(error, CQLRING_CLOSED, "the queue or its session is closed");
 }
 
 static cqlring_status submit_check(struct cqlring_queue *queue, const cqlring_request *request, cqlring_error *error)

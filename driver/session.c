@@ -99,8 +99,9 @@ static void closing_end(struct closing *closing)
             session->next->link = session->link;
         session->link = NULL;
     }
+    atomic_store_explicit(&session->state, HANDLE_CLOSED, memory_order_seq_cst); /* seq_cst: see item_post in queue.c */
+    cqr_queues_wake(session);
     pthread_mutex_unlock(&cluster->lock);
-    atomic_store_explicit(&session->state, HANDLE_CLOSED, memory_order_release);
     void (*done)(void *) = closing->done;
     void *context = closing->context;
     cqr_mem_free(closing);

@@ -116,6 +116,7 @@ struct cqlring_session {
     atomic_uint next_lane;
     _Atomic(struct closing *) spare;    /* so that it can be closed when memory is out */
     struct session_lane *lanes;         /* by lane; each touched by its submitter only */
+    struct cqlring_queue *queues;       /* those on it, under the cluster's lock: their reapers are woken at the close */
 };
 
 struct session_lane {
@@ -137,6 +138,8 @@ void cqr_cluster_version_lower(struct cqlring_cluster *cluster, uint8_t version)
 /* cluster.c, lane 0's submitter: the first answer, or none. */
 void cqr_cluster_opened(struct cqlring_cluster *cluster, struct failure *failure);
 
+/* queue.c; under the cluster's lock: the session is closed, whoever waits for its queues is told. */
+void cqr_queues_wake(struct cqlring_session *session);
 /* session.c, submitter. Ops under way keep a draining close waiting. */
 void cqr_session_op_begin(struct lane *lane, struct cqlring_session *session);
 void cqr_session_op_end(struct lane *lane, struct cqlring_session *session);

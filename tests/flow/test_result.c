@@ -3,11 +3,13 @@
 /* Results: rows by cursor, what they pin, answers that are malformed, and cells that are null, unset or empty. */
 
 #include <malloc.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ask.h"
+#include "driver/net.h"
 #include "driver/runtime.h"
 
 static void up(struct flow *flow, int version)
@@ -237,6 +239,60 @@ START_TEST(ml_07_a_large_answer_is_one_result_and_its_memory_comes_back)
     ck_assert_uint_le(wire_memory(&flow), 1000000);
     size_t after = used_memory();
     ck_assert_msg(after == 0 || after < before + 4000000, "%zu bytes before, %zu after", before, after);
+    flow_close(&flow);
+}
+END_TEST
+
+/* A network on which each recv brings at most a KiB and, once it is `slow`, takes a while of the runtime's clock. */
+static struct {
+    struct net net;
+    struct net_vtable call;
+    atomic_bool slow;
+    _Atomic(int64_t) late_us;
+} slow_net;
+
+static ssize_t slow_recv(struct net *net, int fd, void *data, size_t size)
+{
+    (void)net;
+    struct net *real = cqr_net_system();
+    bool slow = atomic_load(&slow_net.slow);
+    ssize_t got = real->call->recv(real, fd, data, slow && size > 1024 ? 1024 : size);
+    if (slow && got > 0)
+        atomic_fetch_add(&slow_net.late_us, 1500);
+    return got;
+}
+
+static int64_t slow_now(struct net *net)
+{
+    (void)net;
+    return cqr_net_system()->call->now_us(cqr_net_system()) + atomic_load(&slow_net.late_us);
+}
+
+START_TEST(a_large_answer_that_comes_slowly_is_no_silence)
+{
+    struct flow flow;
+    flow_init(&flow);
+    flow.node_options.mode = NODE_VOID;
+    flow.node_options.void_rows = 400;
+    flow.node_options.void_cell_size = 10000;
+    flow.options.suspect_after_us = 1500000;
+    flow.options.connect_timeout_us = 1500000;
+    flow_start(&flow);
+    slow_net.call = *cqr_net_system()->call;
+    slow_net.call.recv = slow_recv;
+    slow_net.call.now_us = slow_now;
+    slow_net.net.call = &slow_net.call;
+    atomic_store(&slow_net.slow, false);
+    flow_ok(cqr_runtime_create_on(&flow.runtime_options, &slow_net.net, NULL, &flow.runtime, NULL));
+    flow_open(&flow);
+    int64_t before = slow_now(NULL);
+    atomic_store(&slow_net.slow, true);
+    cqlring_result *result = get(&flow, "SELECT k, v FROM ks.t"); /* 4 MB: some six seconds by its clock */
+    atomic_store(&slow_net.slow, false);
+    ck_assert_int_ge(slow_now(NULL) - before, 4000000);
+    ck_assert_uint_eq(cqlring_result_row_count(result), 400);
+    cqlring_result_release(result);
+    ck_assert_uint_eq(flow_stats(&flow).connections_lost, 0);
     flow_close(&flow);
 }
 END_TEST
@@ -489,6 +545,7 @@ int main(void)
     tcase_add_loop_test(tcase, an_ordered_crowd_of_results_keeps_what_each_was_given, 4, 6);
     tcase_add_loop_test(tcase, a_detached_result_pins_only_itself_and_keeps_everything, 4, 6);
     tcase_add_loop_test(tcase, ml_07_a_large_answer_is_one_result_and_its_memory_comes_back, 0, 3);
+    tcase_add_test(tcase, a_large_answer_that_comes_slowly_is_no_silence);
     tcase_add_test(tcase, an_answer_above_frame_size_max_ends_the_connection_with_both_sizes);
     tcase_add_loop_test(tcase, ty_32_a_cell_of_the_wrong_size_is_an_error_for_that_cell_only, 4, 6);
     tcase_add_loop_test(tcase, ty_32_a_row_cut_short_names_row_and_column_and_the_connection_lives, 4, 6);

@@ -69,21 +69,6 @@ static void put_real(const struct node_type *type, double value, struct out *out
     }
 }
 
-static bool is_number(const struct node_type *type)
-{
-    switch (type->kind) {
-    case TYPE_BIGINT:
-    case TYPE_COUNTER:
-    case TYPE_INT:
-    case TYPE_SMALLINT:
-    case TYPE_TINYINT:
-    case TYPE_DOUBLE:
-    case TYPE_FLOAT:
-    case TYPE_VARINT: return true;
-    default: return false;
-    }
-}
-
 /* CAST: numbers to numbers and to text, text to text; what the tools use. */
 static bool cast_value(struct query *query, const struct node_type *from,
                        const struct node_type *to, cqlring_bytes *value)
@@ -92,11 +77,11 @@ static bool cast_value(struct query *query, const struct node_type *from,
         return true;
     bool real_from = from->kind == TYPE_DOUBLE || from->kind == TYPE_FLOAT;
     struct out out = {0};
-    if (is_number(from) && (to->kind == TYPE_DOUBLE || to->kind == TYPE_FLOAT)) {
+    if (node_type_is_number(from) && (to->kind == TYPE_DOUBLE || to->kind == TYPE_FLOAT)) {
         put_real(to, real_of(from, *value), &out);
-    } else if (is_number(from) && (is_number(to) || to->kind == TYPE_DECIMAL)) {
+    } else if (node_type_is_number(from) && (node_type_is_number(to) || to->kind == TYPE_DECIMAL)) {
         put_integer(to, real_from ? (int64_t)real_of(from, *value) : integer_of(*value), &out);
-    } else if (is_number(from) && (to->kind == TYPE_TEXT || to->kind == TYPE_ASCII)) {
+    } else if (node_type_is_number(from) && (to->kind == TYPE_TEXT || to->kind == TYPE_ASCII)) {
         if (real_from)
             node_out_printf(&out, "%.17g", real_of(from, *value));
         else

@@ -185,9 +185,10 @@ struct query {
     bool has_token;                            /* the statement's single key is known */
     int64_t token;
     const struct node_table *token_table;
-    struct rows_fault {      /* what the fault plan wants of a ROWS answer */
-        uint32_t page_extra; /* rows more than asked */
-        bool empty_page, no_rows, bad_cell, extra_column, changed, changed_bare;
+    struct rows_fault {        /* what the fault plan wants of a ROWS answer */
+        uint32_t page_extra;   /* rows more than asked */
+        uint16_t extra_column; /* id of its type; 0: none */
+        bool empty_page, no_rows, bad_cell, changed, changed_bare;
     } fault;
 };
 
@@ -231,6 +232,6 @@ void node_prepared_invalidate(struct node_engine *engine, const struct node_keys
                               const struct node_table *table);
 /* The body of RESULT PREPARED, without the kind. */
 void node_prepared_encode(const struct node_prepared *prepared, const struct dialect *dialect,
-                          uint8_t type_version, bool extra_column, struct out *out);
+                          uint8_t type_version, uint16_t extra_column, struct out *out);
 
 #endif

@@ -355,10 +355,12 @@ static void handle_startup(struct node_conn *conn, struct hand *hand)
     }
     negotiate_extensions(conn);
     conn->framed_in = conn->dialect.version >= PROTO_V5;
-    if (conn->cluster->options.user != NULL) {
+    const struct node_options *options = &conn->cluster->options;
+    bool asks = options->auth_nodes == 0 || (options->auth_nodes >> conn->node & 1) != 0;
+    if (options->user != NULL && asks) {
         conn->state = CONN_AWAIT_AUTH;
         (void)node_reply_begin(conn, OPCODE_AUTHENTICATE, 0, hand->stream);
-        out_text(&conn->reply, conn->cluster->options.authenticator);
+        out_text(&conn->reply, options->authenticator);
     } else {
         become_ready(conn);
         (void)node_reply_begin(conn, OPCODE_READY, 0, hand->stream);

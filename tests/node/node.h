@@ -78,6 +78,7 @@ struct node_options {
     const char *password;
     const char *authenticator; /* name sent in AUTHENTICATE; PasswordAuthenticator's class */
     uint32_t auth_rounds;      /* AUTH_CHALLENGEs before the answer is judged; 0 */
+    uint64_t auth_nodes;       /* bit per node that asks; 0: all */
 
     const char *tls_cert; /* PEM files; NULL: plain text */
     const char *tls_key;
@@ -302,14 +303,16 @@ void node_event_raw(struct node_cluster *cluster, uint32_t node, const void *bod
    Rows and metadata:
      changed          METADATA_CHANGED and a new id (v5)
      changed-bare     METADATA_CHANGED together with NO_METADATA
-     extra-column     PREPARED or ROWS with one column (text) more at the end
+     extra-column     PREPARED or ROWS with one column more at the end: text, or of the type
+                      id `code` (0xFF: an unknown one)
      large-page       one row more than the page size asks
      empty-page       no row, and more pages to come
      no-rows          no row, and the end; with `table`: an empty system.local, no peers
      bad-cell         the first cell of the answer's last row is 3 bytes long
      no-columns       0 columns and `count` rows
    Added to the answer, whatever else strikes:
-     payload          a custom payload: the request's, else {"node": null}
+     payload          a custom payload: the request's, else {"node": null}; with `count` so many
+                      entries, an empty key, then the same one over and over, nulls among them
      warnings         `count` warnings (1)
      tracing          a tracing id
      late             `delay_us` later

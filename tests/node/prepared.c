@@ -14,9 +14,6 @@ void node_hash128(cqlring_bytes bytes, uint8_t out[16])
     cqr_random_token(bytes.data, (uint32_t)bytes.size, out); /* MD5, made positive */
 }
 
-static const struct output extra = {.label = {"extra_column", 12},
-                                    .type = &node_type_text}; /* of a fault */
-
 /* --- metadata --------------------------------------------------------------------------------- */
 
 static void put_specs(const struct output *outputs, uint32_t count, uint8_t version,
@@ -26,6 +23,15 @@ static void put_specs(const struct output *outputs, uint32_t count, uint8_t vers
         out_string(out, outputs[i].label);
         node_type_put_option(outputs[i].type, version, out);
     }
+}
+
+/* A fault's column, by the id of its type; 0: none. */
+static void put_extra(uint16_t type, struct out *out)
+{
+    if (type == 0)
+        return;
+    out_text(out, "extra_column");
+    out_u16(out, type);
 }
 
 void node_metadata_id(const struct output *outputs, uint32_t count, uint8_t id[16])
@@ -50,7 +56,7 @@ void node_put_columns(struct query *query, const struct node_table *table,
     if (!bare)
         flags |= ROWS_GLOBAL_SPEC;
     out_u32(out, flags);
-    out_u32(out, count + query->fault.extra_column);
+    out_u32(out, count + (query->fault.extra_column != 0));
     if (paging_state.size >= 0)
         out_bytes(out, paging_state);
     if (changed_id != NULL)
@@ -60,8 +66,7 @@ void node_put_columns(struct query *query, const struct node_table *table,
     out_string(out, table->keyspace->name);
     out_string(out, table->name);
     put_specs(outputs, count, query->type_version, out);
-    if (query->fault.extra_column)
-        put_specs(&extra, 1, query->type_version, out);
+    put_extra(query->fault.extra_column, out);
 }
 
 static void put_bind_metadata(const struct node_prepared *prepared, const struct dialect *dialect,
@@ -100,14 +105,14 @@ static void put_bind_metadata(const struct node_prepared *prepared, const struct
 }
 
 void node_prepared_encode(const struct node_prepared *prepared, const struct dialect *dialect,
-                          uint8_t type_version, bool extra_column, struct out *out)
+                          uint8_t type_version, uint16_t extra_column, struct out *out)
 {
     const struct statement *statement = prepared->statement;
     out_string(out, slice_of(prepared->id, 16));
     if (cqr_dialect_has_metadata_id(dialect)) {
         uint8_t id[16];
         memcpy(id, prepared->metadata_id, 16);
-        id[15] ^= extra_column;
+        id[15] ^= (uint8_t)extra_column;
         out_string(out, slice_of(id, 16));
     }
     put_bind_metadata(prepared, dialect, type_version, out);
@@ -118,12 +123,11 @@ void node_prepared_encode(const struct node_prepared *prepared, const struct dia
     }
     const struct select_plan *plan = statement->plan;
     out_u32(out, ROWS_GLOBAL_SPEC);
-    out_u32(out, plan->output_count + extra_column);
+    out_u32(out, plan->output_count + (extra_column != 0));
     out_string(out, statement->table->keyspace->name);
     out_string(out, statement->table->name);
     put_specs(plan->outputs, plan->output_count, type_version, out);
-    if (extra_column)
-        put_specs(&extra, 1, type_version, out);
+    put_extra(extra_column, out);
 }
 
 /* --- the list --------------------------------------------------------------------------------- */

@@ -110,6 +110,26 @@ static const struct node_type *relation_type(struct query *query, const struct r
     return type;
 }
 
+/* token(k) > token(1): the arguments are values of the partition key. */
+static bool resolve_token_call(struct query *query, struct statement *root,
+                               const struct statement *statement, struct term *call,
+                               struct node_arena *arena)
+{
+    const struct node_table *table = statement->table;
+    if (call->count != table->partition_count)
+        return node_query_fail(
+            query, ERROR_INVALID,
+            "Invalid number of arguments in call to function token: %u required but %u provided",
+            table->partition_count, call->count);
+    uint16_t index = 0;
+    for (struct term *child = call->children; child != NULL; child = child->next, ++index) {
+        const struct node_column *column = table->partition_key[index];
+        if (!node_term_resolve(query, root, child, column->type, table, column->name, NULL, arena))
+            return false;
+    }
+    return true;
+}
+
 bool node_resolve_relation(struct query *query, struct statement *root, struct statement *statement,
                            struct relation *relation, struct node_arena *arena)
 {
@@ -145,6 +165,9 @@ bool node_resolve_relation(struct query *query, struct statement *root, struct s
         return node_term_resolve(query, root, relation->value, list_type(arena, relation->type),
                                  table, node_label_of(arena, "in(", label, ")"), NULL, arena);
     }
+    if (relation->token && relation->value->kind == TERM_CALL &&
+        node_slice_is_nocase(relation->value->text, "token"))
+        return resolve_token_call(query, root, statement, relation->value, arena);
     bool whole = relation->op == OP_EQ && relation->element == NULL && relation->field.data == NULL;
     if (!node_term_resolve(query, root, relation->value, relation->type, table, label,
                            whole ? column : NULL, arena))

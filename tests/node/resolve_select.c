@@ -38,8 +38,9 @@ static bool resolve_function(struct query *query, struct statement *root,
     selector->function = number;
     selector->aggregate = number >= FUNCTION_MIN ? number : 0;
     selector->type = result;
-    if (first != NULL && number >= FUNCTION_SUM && (first->kind < TYPE_BIGINT || first->count > 0))
-        return node_query_fail(query, ERROR_INVALID, "Invalid call to function %.*s",
+    if (number >= FUNCTION_SUM && (first == NULL || !node_type_is_number(first)))
+        return node_query_fail(query, ERROR_INVALID,
+                               "Invalid call to function %.*s, none of its type signatures match",
                                SLICE_ARG(selector->name));
     return true;
 }

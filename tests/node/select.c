@@ -77,7 +77,7 @@ static bool put_row(struct select_run *run)
             return false;
         out_bytes(body, value);
     }
-    if (run->query->fault.extra_column)
+    if (run->query->fault.extra_column != 0)
         out_bytes(body, slice_text("extra"));
     ++run->count;
     if (body->size > SELECT_BODY_MAX)
@@ -337,11 +337,31 @@ static bool make_bounds(struct select_run *run)
     return true;
 }
 
-static bool token_value(struct query *query, const struct relation *relation, int64_t *token)
+/* The right side of a restriction on token(): a number, or token() of values. */
+static bool token_value(struct query *query, const struct statement *statement,
+                        const struct relation *relation, int64_t *token)
 {
     cqlring_bytes value;
-    if (!node_term_value(query, relation->value, &node_type_bigint,
-                         slice_text("partition key token"), &value))
+    const struct term *term = relation->value;
+    if (term->kind == TERM_CALL && node_slice_is_nocase(term->text, "token")) {
+        const struct node_table *table = statement->table;
+        cqlring_bytes *parts = node_arena_alloc(query->arena,
+                                                table->partition_count * sizeof *parts);
+        uint16_t index = 0;
+        for (const struct term *child = term->children; child != NULL;
+             child = child->next, ++index) {
+            const struct node_column *column = table->partition_key[index];
+            if (!node_term_value(query, child, column->type, column->name, &parts[index]))
+                return false;
+            if (parts[index].size < 0 || parts[index].size > 0xFFFF)
+                return node_query_fail(query, ERROR_INVALID,
+                                       "Invalid null value for the token of the partition key");
+        }
+        value = node_compose_key(query, parts, table->partition_count);
+        *token = cqr_murmur3(value.data, (uint32_t)value.size);
+        return true;
+    }
+    if (!node_term_value(query, term, &node_type_bigint, slice_text("partition key token"), &value))
         return false;
     if (value.size != 8)
         return node_query_fail(query, ERROR_INVALID,
@@ -358,17 +378,17 @@ static bool run_scan(struct select_run *run)
     int64_t low = INT64_MIN, high = INT64_MAX;
     bool low_open = false, high_open = false;
     if (key->token_equal != NULL) {
-        if (!token_value(run->query, key->token_equal, &low))
+        if (!token_value(run->query, run->statement, key->token_equal, &low))
             return false;
         high = low;
     }
     if (key->token_lower != NULL) {
-        if (!token_value(run->query, key->token_lower, &low))
+        if (!token_value(run->query, run->statement, key->token_lower, &low))
             return false;
         low_open = key->token_lower->op == OP_GT && low != INT64_MIN;
     }
     if (key->token_upper != NULL) {
-        if (!token_value(run->query, key->token_upper, &high))
+        if (!token_value(run->query, run->statement, key->token_upper, &high))
             return false;
         high_open = key->token_upper->op == OP_LT &&
                     high != INT64_MIN; /* < the minimum token: the end of the ring */

@@ -109,7 +109,7 @@ static void arm(struct node_server *server, void *owner, int fd, uint32_t *armed
 {
     if (*armed == wanted)
         return;
-    struct epoll_event event = {.events = wanted & ~(uint32_t)EPOLLET, .data = {.ptr = owner}};
+    struct epoll_event event = {.events = wanted, .data = {.ptr = owner}};
     (void)epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, fd, &event);
     *armed = wanted;
 }

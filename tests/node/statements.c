@@ -226,6 +226,21 @@ static void write_trace(struct node_conn *conn, const struct work *work, const u
     node_out_fini(&text);
 }
 
+/* The request's own, else {"node": null}; with `count`: odd ones, an empty key first and then one key over and over. */
+static void put_payload(const struct node_fault *plan, cqlring_bytes own, struct out *out)
+{
+    if (own.data != NULL && plan->count == 0) {
+        out_slice(out, own);
+        return;
+    }
+    uint32_t count = plan->count == 0 ? 1 : plan->count > 0xFFFF ? 0xFFFF : plan->count;
+    out_u16(out, (uint16_t)count);
+    for (uint32_t i = 0; i < count; ++i) {
+        out_text(out, plan->count > 0 && i == 0 ? "" : "node");
+        out_bytes(out, i % 2 == 0 ? SLICE_NULL : slice_text("value"));
+    }
+}
+
 static uint8_t put_prefixes(struct node_conn *conn, const struct hand *hand,
                             const struct work *work)
 {
@@ -255,13 +270,7 @@ static uint8_t put_prefixes(struct node_conn *conn, const struct hand *hand,
     }
     if (hand->strike.payload != NULL && conn->dialect.version >= PROTO_V4) {
         flags |= FLAG_PAYLOAD;
-        if (hand->request.payload.data != NULL) {
-            out_slice(out, hand->request.payload);
-        } else {
-            out_u16(out, 1);
-            out_text(out, "node");
-            out_bytes(out, SLICE_NULL);
-        }
+        put_payload(&hand->strike.payload->plan, hand->request.payload, out);
     }
     return flags;
 }
@@ -334,7 +343,9 @@ static bool apply_fault(struct node_conn *conn, struct work *work, const struct 
     }
     case NODE_FAULT_CHANGED: rows->changed = true; return true;
     case NODE_FAULT_CHANGED_BARE: rows->changed_bare = true; return true;
-    case NODE_FAULT_EXTRA_COLUMN: rows->extra_column = true; return true;
+    case NODE_FAULT_EXTRA_COLUMN:
+        rows->extra_column = (uint16_t)(fault->plan.code == 0 ? TYPE_TEXT : fault->plan.code);
+        return true;
     case NODE_FAULT_LARGE_PAGE: rows->page_extra = 1; return true;
     case NODE_FAULT_EMPTY_PAGE: rows->empty_page = true; return true;
     case NODE_FAULT_NO_ROWS: rows->no_rows = true; return true;

@@ -276,3 +276,18 @@ uint32_t node_type_fixed_size(const struct node_type *type)
     default: return 0;
     }
 }
+
+bool node_type_is_number(const struct node_type *type)
+{
+    switch (type->kind) {
+    case TYPE_BIGINT:
+    case TYPE_COUNTER:
+    case TYPE_INT:
+    case TYPE_SMALLINT:
+    case TYPE_TINYINT:
+    case TYPE_DOUBLE:
+    case TYPE_FLOAT:
+    case TYPE_VARINT: return true;
+    default: return false;
+    }
+}

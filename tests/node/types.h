@@ -73,6 +73,8 @@ const struct node_type *node_type_native(
 const struct node_type *node_type_scalar(enum type_kind kind);
 bool node_type_is_multi(
     const struct node_type *type); /* non-frozen collection: stored by element */
+/* Numbers that sums and casts here can do: all but decimal. */
+bool node_type_is_number(const struct node_type *type);
 bool node_type_equal(const struct node_type *a, const struct node_type *b);
 bool node_type_uses(const struct node_type *type, const struct node_udt *udt);
 void node_type_print(const struct node_type *type, bool frozen_marks,

@@ -29,10 +29,15 @@ static void make_network(struct network_shape *shape)
     static const uint32_t buffers[] = {100, 2000, 10000, 65536, 262144, 1048576};
     *shape = (struct network_shape){.latency_us = latencies[below(percent(70) ? 3 : 5)], .send_buffer = buffers[1 + below(5)], .receive_buffer = buffers[1 + below(5)]};
     shape->jitter_us = percent(60) ? shape->latency_us * (1 + below(shape->latency_us > 5000 ? 1 : 4)) : 0;
-    if (percent(5))
+    bool is_near = shape->latency_us <= 200; /* a small window on a long way would take for ever */
+    if (is_near && percent(8))
         shape->send_buffer = buffers[0];
-    if (percent(5))
+    if (is_near && percent(8))
         shape->receive_buffer = buffers[0];
+    if (shape->latency_us >= 5000 && shape->send_buffer < 65536)
+        shape->send_buffer = 65536;
+    if (shape->latency_us >= 5000 && shape->receive_buffer < 65536)
+        shape->receive_buffer = 65536;
     shape->split_percent = percent(70) ? 10 * (1 + below(9)) : 0;
     shape->short_percent = percent(60) ? 10 * (1 + below(9)) : 0;
     shape->late_wake_us = percent(50) ? below(3000) : 0;

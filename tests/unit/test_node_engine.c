@@ -303,6 +303,11 @@ START_TEST(whole_tables_are_scanned_by_token)
         sum += talk.row_count;
     }
     ck_assert_uint_eq(sum, 200);
+    gives("SELECT k FROM t WHERE token(k) = token(77)", "77");
+    gives("SELECT k FROM t WHERE token(k) >= token(5) LIMIT 1", "5");
+    fails("SELECT k FROM t WHERE token(k) = token(1, 2)", 0x2200, "token");
+    fails("SELECT sum(s) FROM system.local", 0x2200, "Undefined column");
+    fails("SELECT sum(key) FROM system.local", 0x2200, "Invalid call to function sum");
     gives("SELECT count(*) FROM t WHERE v = 3 ALLOW FILTERING", "50");
     gives("SELECT k FROM t WHERE k IN (7, 3, 3, 500)", "3;7");
     run("TRUNCATE t");
