@@ -171,7 +171,7 @@ static void job(cqlring_runtime *runtime, cqlring_session *session, cqlring_prep
     rows->with_blob = write;
     cqlring_source source = {.next = rows_next, .context = rows};
     cqlring_sink sink = {.deliver = write ? written : read_back, .context = &phase->tally};
-    cqlring_execution execution = {.struct_size = sizeof execution, .idempotent = CQLRING_YES};
+    cqlring_execution execution = {.struct_size = sizeof execution, .timeout_us = 60000000, .idempotent = CQLRING_YES};
     cqlring_job_options how = {.struct_size = sizeof how, .window = options->window, .execution = &execution, .skip_successes = 0};
     phase->before.struct_size = phase->after.struct_size = sizeof(cqlring_stats);
     cqlring_runtime_stats(runtime, &phase->before);

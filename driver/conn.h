@@ -87,6 +87,7 @@ struct conn_writer {
     bool probing;                    /* an OPTIONS of ours is under way */
     bool replaced;                   /* we gave it up ourselves though the node is well: another one at once */
     bool gone;                       /* the reader said DOWN: nothing may be put here, though the state is still UP */
+    bool send_failed;                /* … by a send that failed: the reader, reading to the end, may know better why */
     bool shut;                       /* shutdown was called, because of */
     cqlring_status shut_status;
     char shut_text[200];
@@ -95,6 +96,7 @@ struct conn_writer {
     struct timer watch;              /* connect time-out, then heartbeat and suspicion */
     int64_t waiting_since_us;        /* since when requests wait without a byte; 0 none */
     int64_t suspect_after_us;        /* −1 never */
+    uint32_t reads_seen, reads_asked; /* conn->reads when the watch last looked, and when it asked */
     uint32_t inflight_published;
     bool counted;                    /* in node->connections */
 };
@@ -145,6 +147,7 @@ struct conn {
     struct inbox events;             /* reactor → submitter: EVENT frames; see COMPLETION_EVENT */
     atomic_uint event_taken;
     atomic_bool events_lost;
+    atomic_uint reads;               /* times that bytes came, also of a frame that is not whole yet; reactor, relaxed */
 
     /* written by the reactor before UP or DOWN is published, then constant */
     struct dialect dialect;
@@ -190,6 +193,8 @@ bool cqr_writer_has_room(const struct conn *conn);
 enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, int64_t now_us);
 void cqr_writer_flush(struct conn *conn);       /* seal and send; at the end of a turn, or at 64 KiB */
 void cqr_writer_writable(struct conn *conn);
+/* After DOWN: whose words say why, the writer's (shut_text) or the reader's (down_text)? */
+bool cqr_conn_writer_knows(const struct conn *conn);
 void cqr_writer_shut(struct conn *conn, cqlring_status status, const char *why); /* shutdown(fd): the reactor will say DOWN */
 /* The op's deadline has come or it was cancelled: ORPHAN its slot. False: the reactor has its reply, leave it to that entry. */
 bool cqr_writer_orphan(struct conn *conn, struct op *op);

@@ -586,6 +586,7 @@ static void read_ready(struct conn *conn)
         cqr_count(&lane->reactor_stats.recvs, 1);
         if (result == TRANSPORT_OK) {
             cqr_count(&lane->reactor_stats.recv_bytes, size);
+            atomic_store_explicit(&conn->reads, atomic_load_explicit(&conn->reads, memory_order_relaxed) + 1, memory_order_relaxed);
             block->fill += size;
             uint32_t need = consume(conn, block);
             if (reader->state >= READER_DOWN) {

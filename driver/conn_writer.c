@@ -296,6 +296,7 @@ static void send_spans(struct conn *conn)
             char why[160];
             int failed = conn->transport.send_error;
             snprintf(why, sizeof why, "send to %s failed: %s", conn->text, failed != 0 ? strerror(failed) : "TLS error");
+            writer->send_failed = !writer->shut;
             cqr_writer_shut(conn, failed == 0 ? CQLRING_TLS : CQLRING_LOST, why);
             return;
         }
@@ -527,6 +528,7 @@ enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring
         op->first_sent_us = now_us;
     if (writer->in_flight++ == 0) {
         writer->waiting_since_us = now_us;
+        writer->reads_seen = atomic_load_explicit(&conn->reads, memory_order_relaxed);
         /* silence counts from here: the watch, which may be set to a far heartbeat, must look in time (decision 30) */
         if (writer->suspect_after_us >= 0 && (writer->watch.link == NULL || writer->watch.deadline_us > now_us + writer->suspect_after_us))
             cqr_wheel_arm(&lane->wheel, &writer->watch, now_us + writer->suspect_after_us);
@@ -644,6 +646,12 @@ bool cqr_writer_orphan(struct conn *conn, struct op *op)
     if (conn->lane->waiting_head != NULL)
         conn->lane->waiting_retry = true; /* its place in the window is free */
     return true;
+}
+
+bool cqr_conn_writer_knows(const struct conn *conn)
+{
+    const struct conn_writer *writer = &conn->writer;
+    return writer->shut && !(writer->send_failed && conn->down_text[0] != '\0');
 }
 
 bool cqr_writer_was_sent(const struct conn *conn, const struct op *op)

@@ -13,7 +13,8 @@
    - Zero is the default. Options structs begin with struct_size = sizeof of the struct; NULL options are all defaults.
    - A function that can fail returns a cqlring_status and, if given a cqlring_error, fills it when it fails.
    - Out parameters are written only on success, unless said otherwise.
-   - Handles are counted where they have a release; every release accepts NULL.
+   - Handles are counted where they have a release; every release accepts NULL. What a function hands out through an out
+     parameter is the caller's to release. A handle holds what it was made from, so the order of releases is free.
    - Functions may be called from any thread unless said otherwise. Callbacks (source, sink, on_ready, log) run on a
      library thread, the submitter; in them, calls that wait return CQLRING_INVALID.
    - Times are microseconds. Strings handed in are copied unless said otherwise.
@@ -137,8 +138,10 @@ typedef struct cqlring_cluster_options {
     cqlring_tristate throw_on_overload; /* default: yes when retries are on: the server answers OVERLOADED instead of not reading */
 } cqlring_cluster_options;
 
-/* Connects the control connection and reads the topology; the future is ready when one node has answered (or none of the
-   contact points did: UNREACHABLE with what each said). runtime NULL: the process default, made on first use. */
+/* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the
+   contact points did: the message has what each said, the status is the reason if it was the same for all (AUTH, TLS,
+   TIMEOUT, PROTOCOL, …), else UNREACHABLE. A local_datacenter that no node is in is told by the opening of a session.
+   runtime NULL: the process default, made on first use. */
 CQLRING_API cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_cluster_options *options, cqlring_future **future, cqlring_error *error);
 CQLRING_API cqlring_status cqlring_cluster_open_sync(cqlring_runtime *runtime, const cqlring_cluster_options *options, cqlring_cluster **cluster, cqlring_error *error);
 /* Closes all its sessions and connections: what is under way may finish for drain_us (0: not at all, −1: as long as it
@@ -173,10 +176,11 @@ typedef struct cqlring_session_options {
     uint32_t requests_max;        /* single executions under way, default 8 192 */
 } cqlring_session_options;
 
+/* Ready when a node of the local datacenter is connected with the keyspace; else why none is: SERVER for an unknown keyspace. */
 CQLRING_API cqlring_status cqlring_session_open(cqlring_cluster *cluster, const cqlring_session_options *options, cqlring_future **future, cqlring_error *error);
 CQLRING_API cqlring_status cqlring_session_open_sync(cqlring_cluster *cluster, const cqlring_session_options *options, cqlring_session **session, cqlring_error *error);
 CQLRING_API cqlring_status cqlring_session_close(cqlring_session *session, int64_t drain_us, cqlring_future **future, cqlring_error *error); /* as cqlring_cluster_close */
-CQLRING_API void cqlring_session_release(cqlring_session *session);
+CQLRING_API void cqlring_session_release(cqlring_session *session); /* the last release closes it undrained */
 
 /* ---- how and what ----------------------------------------------------------------------------------------------- */
 
@@ -224,9 +228,9 @@ typedef struct cqlring_batch {
    caller's and free again when the call returns. */
 typedef struct cqlring_request {
     cqlring_session *session;
-    cqlring_prepared *prepared;
+    cqlring_prepared *prepared;   /* exactly one of prepared, cql and batch */
     cqlring_bytes cql;
-    const cqlring_bytes *values;
+    const cqlring_bytes *values;  /* one per bind marker, encoded (cqlring_values.h); not with a batch, whose children have them */
     uint32_t value_count;
     const cqlring_batch *batch;
     const cqlring_execution *execution; /* NULL: the session's */
@@ -241,7 +245,8 @@ typedef struct cqlring_column {
 } cqlring_column;
 
 /* The same text in the same keyspace gives the same statement on all sessions of a cluster; a session asks for it once,
-   however many threads want it at the same time. Re-prepared on nodes that do not know it, inside the driver. how: keyspace (v5), timeout_us and payload are used; NULL: the session's. */
+   however many threads want it at the same time. Re-prepared on nodes that do not know it, inside the driver. how:
+   keyspace (v5), timeout_us and payload are used; NULL: the session's. */
 CQLRING_API cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, const cqlring_execution *how, cqlring_future **future, cqlring_error *error);
 CQLRING_API cqlring_status cqlring_prepare_sync(cqlring_session *session, const char *cql, cqlring_prepared **prepared, cqlring_error *error);
 CQLRING_API void cqlring_prepared_release(cqlring_prepared *prepared);
@@ -250,7 +255,7 @@ CQLRING_API uint32_t cqlring_prepared_bind_count(const cqlring_prepared *prepare
 CQLRING_API bool cqlring_prepared_bind_column(const cqlring_prepared *prepared, uint32_t index, cqlring_column *column);
 CQLRING_API bool cqlring_prepared_result_column(const cqlring_prepared *prepared, uint32_t index, cqlring_column *column);
 /* Markers of that name by CQL's rules: "quoted" matches exactly, otherwise lower-cased. Call with from 0, then the last
-   answer + 1, until −1: the same marker may stand several times (PS-14). */
+   answer + 1, until −1: the same name may stand several times. */
 CQLRING_API int32_t cqlring_prepared_find(const cqlring_prepared *prepared, const char *name, uint32_t from);
 
 /* ---- outcomes --------------------------------------------------------------------------------------------------- */
@@ -268,7 +273,7 @@ typedef struct cqlring_completion {
     int64_t received_us;          /* CLOCK_MONOTONIC, read once a batch */
     uint32_t queued_us, in_flight_us;
     uint16_t status;              /* cqlring_status */
-    uint8_t phase, flags;
+    uint8_t phase, flags;         /* cqlring_phase; CQLRING_COMPLETION_… */
     uint16_t attempts, reserved;
     const cqlring_node *node;     /* coordinator; NULL when none was chosen */
     cqlring_result *result;       /* NULL for a plain VOID and for failures */
@@ -299,7 +304,8 @@ CQLRING_API void cqlring_completions_release(cqlring_completion *completions, ui
 /* Values are encoded on the calling thread. FULL: requests_max or bytes_max of the session are under way; nothing was
    accepted. */
 CQLRING_API cqlring_status cqlring_execute(const cqlring_request *request, cqlring_future **future, cqlring_error *error);
-/* The same and wait. result may be NULL; it is set to NULL for a plain VOID. */
+/* The same and wait. result may be NULL (nobody wants it); it is set to NULL for a plain VOID, else it is the caller's to
+   release. */
 CQLRING_API cqlring_status cqlring_execute_sync(const cqlring_request *request, cqlring_result **result, cqlring_error *error);
 
 /* ---- 2. a job: the library pulls rows and delivers outcomes ------------------------------------------------------ */
@@ -315,8 +321,9 @@ typedef struct cqlring_row {
 enum { CQLRING_SOURCE_END = 0, CQLRING_SOURCE_LATER = -1, CQLRING_SOURCE_FAILED = -2 };
 
 typedef struct cqlring_source {
-    /* Fill up to capacity (≤ 256) rows; return how many, or END, LATER (nothing now: called again at *wake_at_us on the
-       monotonic clock, if set, or after cqlring_job_poke) or FAILED with the error filled. Submitter thread; must not wait. */
+    /* Fill up to capacity (≤ 256) rows, every field of each (they are not cleared before); return how many, or END, LATER
+       (nothing now: called again at *wake_at_us on the monotonic clock, if set, or after cqlring_job_poke) or FAILED with
+       the error filled. Submitter thread; must not wait. */
     int32_t (*next)(cqlring_row *rows, uint32_t capacity, int64_t now_us, int64_t *wake_at_us, cqlring_error *error, void *context);
     void *context;
 } cqlring_source;
@@ -358,7 +365,9 @@ typedef struct cqlring_summary {
 /* Rows of each source, by the statement they name, until the sources end; outcomes to the sink of the same index. The
    window is kept full all the time. The future is ready when every issued row has been settled and delivered; its status
    is OK, or why the job ended early (the source's own error, the error that reached errors_max, CANCELLED, CLOSED).
-   sinks NULL: nobody wants the outcomes, failures are counted. One pair a lane is the way to use several lanes. */
+   sinks NULL: nobody wants the outcomes, failures are counted. Failed rows alone leave the job's status OK: look at the
+   summary. The three arrays are copied, the statements held; contexts must live until the future is ready. One pair a
+   lane is the way to use several lanes. */
 CQLRING_API cqlring_status cqlring_execute_concurrent(cqlring_session *session, cqlring_prepared *const *statements, uint32_t statement_count,
                                                       const cqlring_source *sources, const cqlring_sink *sinks, uint32_t pair_count,
                                                       const cqlring_job_options *options, cqlring_future **future, cqlring_error *error);
@@ -387,8 +396,8 @@ CQLRING_API cqlring_status cqlring_queue_submit(cqlring_queue *queue, const cqlr
 CQLRING_API cqlring_status cqlring_queue_reserve(cqlring_queue *queue, uint32_t size, uint8_t **at, cqlring_error *error);
 CQLRING_API cqlring_status cqlring_queue_commit(cqlring_queue *queue, uint8_t *at, const cqlring_request *request, uint32_t size, cqlring_error *error);
 /* Completions, oldest first, up to capacity; waits until `want` are there, for timeout_us (0 no wait, −1 for ever), or for
-   the close, and *status says which (OK, TIMEOUT, CLOSED). One reaping thread at a time. They are the caller's:
-   cqlring_completions_release. */
+   the close, and *status (may be NULL) says which (OK, TIMEOUT, CLOSED); want 0 is 1, so an empty queue without a wait is
+   TIMEOUT. One reaping thread at a time. They are the caller's: cqlring_completions_release. */
 CQLRING_API uint32_t cqlring_queue_reap(cqlring_queue *queue, cqlring_completion *completions, uint32_t capacity, uint32_t want, int64_t timeout_us, cqlring_status *status);
 /* Made and armed on the first call. When readable: reap until a reap returns fewer than capacity, which re-arms it. For ever
    readable once closed. The queue's: do not close. −1 when none can be had. */
@@ -405,7 +414,7 @@ CQLRING_API bool cqlring_future_ready(const cqlring_future *future);
 /* OK and what became of it, or TIMEOUT when timeout_us (0 no wait, −1 for ever) passed first. error is filled for both.
    INVALID from a callback. In caller mode it runs the turns. */
 CQLRING_API cqlring_status cqlring_future_wait(cqlring_future *future, int64_t timeout_us, cqlring_error *error);
-/* One only: a second is refused with INVALID (CB-02). On the submitter; inline when already ready. It holds a reference of
+/* One only: a second is refused with INVALID. On the submitter; inline when already ready. It holds a reference of
    its own until it has returned. */
 CQLRING_API cqlring_status cqlring_future_on_ready(cqlring_future *future, void (*call)(cqlring_future *future, void *context), void *context);
 /* Ask it to end: not yet sent → CANCELLED; sent → CANCELLED, may have been applied. A job ends when its in-flight rows have. */
@@ -430,7 +439,7 @@ CQLRING_API bool cqlring_result_column(const cqlring_result *result, uint32_t in
    last release. Reading on from where the last call ended is O(1) a row. *count 0: no more. */
 CQLRING_API cqlring_status cqlring_result_rows(cqlring_result *result, uint32_t from, cqlring_bytes *cells, uint32_t row_capacity, uint32_t *count, cqlring_error *error);
 CQLRING_API cqlring_bytes cqlring_result_paging_state(const cqlring_result *result); /* data NULL: this was the last page */
-/* Conditional statements: 1 applied, 0 not, −1 when the result has no [applied] column or no row (LW-03). */
+/* Conditional statements: 1 applied, 0 not, −1 when the result has no [applied] column or no row. */
 CQLRING_API int cqlring_result_applied(const cqlring_result *result);
 CQLRING_API bool cqlring_result_trace_id(const cqlring_result *result, uint8_t trace_id[16]);
 CQLRING_API uint32_t cqlring_result_warnings(const cqlring_result *result, cqlring_bytes *warnings, uint32_t capacity); /* how many there are */

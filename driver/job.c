@@ -368,11 +368,16 @@ static enum placed row_issue(struct lane *lane, struct job_part *part)
             cqr_error(&error, CQLRING_UNREACHABLE, "row %llu: no node could be reached for %lld ms%s%s", (unsigned long long)part->next_row,
                       (long long)(op->plan->timeout_us / 1000), reasons[0] != '\0' ? ": " : "", reasons);
             row_refuse(lane, part, op, row, count, &error);
+            if (++part->stall_refused >= job->window) { /* a window of rows has waited its time: the next ones wait theirs */
+                part->stall_refused = 0;
+                part->stall_since_us = lane->now_us;
+            }
             return PLACED;
         }
         goto not_now;
     }
     part->stall_since_us = 0;
+    part->stall_refused = 0;
     op->timestamp_us = row->timestamp_us;
     cqr_op_start(lane, op);
     switch (cqr_op_issue_row(lane, op, conn, count > 0 ? row->cells : &(cqlring_bytes){NULL, 0}, count)) {

@@ -45,6 +45,7 @@ struct job_part {
     uint64_t bytes;                   /* of values and expected replies under way */
     uint32_t *on_node;                /* rows in flight by node index */
     uint32_t on_node_count;
+    uint32_t stall_refused;           /* rows refused since, all having waited since then */
     int64_t stall_since_us;           /* no connection at all since; 0 not so */
     double row_tokens, byte_tokens;   /* rate limits; negative: in debt */
     int64_t tokens_at_us;

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/epoll.h>
 
 #include "driver/fork.h"
 #include "driver/net.h"
@@ -231,6 +232,10 @@ static void poller_remove(struct poller *base, int fd)
     struct poller_ev *poller = (struct poller_ev *)base;
     struct watch *watch = watch_of(poller, fd);
     ev_io_stop(poller->loop, &watch->io);
+    /* libev leaves this to close(). But a process that is being forked may hold a copy, so the socket would stay in the
+       set and be reported; libev would then make itself a new set, whose descriptor we do not know. */
+    if (poller->backend_fd >= 0)
+        (void)epoll_ctl(poller->backend_fd, EPOLL_CTL_DEL, fd, NULL);
     forget_ready(poller, watch);
     watch->used = false;
 }

@@ -21,7 +21,9 @@ static void probe_done(struct lane *lane, struct op *op, void *context)
     if (conn == NULL || op->status == CQLRING_LOST)
         return; /* the connection is down already */
     conn->writer.probing = false;
-    if (op->status == CQLRING_TIMEOUT) {
+    /* bytes came meanwhile: its answer stands behind a large one, and the watch goes on looking */
+    bool heard = atomic_load_explicit(&conn->reads, memory_order_relaxed) != conn->writer.reads_asked;
+    if (op->status == CQLRING_TIMEOUT && !heard) {
         char why[200];
         snprintf(why, sizeof why, "no answer to a heartbeat in %lld ms", (long long)(op->plan->timeout_us / 1000));
         cqr_writer_shut(conn, CQLRING_LOST, why);
@@ -31,8 +33,10 @@ static void probe_done(struct lane *lane, struct op *op, void *context)
 
 static void probe(struct lane *lane, struct conn *conn, int64_t timeout_us)
 {
-    if (!conn->writer.probing)
-        conn->writer.probing = cqr_own_request(lane, conn, OPCODE_OPTIONS, (cqlring_bytes){NULL, 0}, (cqlring_bytes){NULL, 0}, timeout_us, probe_done, NULL);
+    if (conn->writer.probing)
+        return;
+    conn->writer.reads_asked = atomic_load_explicit(&conn->reads, memory_order_relaxed);
+    conn->writer.probing = cqr_own_request(lane, conn, OPCODE_OPTIONS, (cqlring_bytes){NULL, 0}, (cqlring_bytes){NULL, 0}, timeout_us, probe_done, NULL);
 }
 
 static void suspect(struct lane *lane, struct conn *conn)
@@ -72,6 +76,9 @@ void cqr_conn_watch(struct lane *lane, struct conn *conn)
         return;
     const struct cqlring_cluster *cluster = cluster_of(conn->home);
     int64_t now = lane->now_us, next = INT64_MAX;
+    unsigned reads = atomic_load_explicit(&conn->reads, memory_order_relaxed);
+    bool moved = reads != writer->reads_seen; /* since the last look, which is at most suspect_after_us ago while requests wait */
+    writer->reads_seen = reads;
     if (cluster->heartbeat_us >= 0) {
         if (now - writer->received_us >= cluster->heartbeat_us)
             probe(lane, conn, cluster->connect_timeout_us);
@@ -79,7 +86,12 @@ void cqr_conn_watch(struct lane *lane, struct conn *conn)
     }
     if (cluster->suspect_after_us >= 0 && writer->in_flight > 0) {
         int64_t silent_since = writer->waiting_since_us > writer->received_us ? writer->waiting_since_us : writer->received_us;
-        if (now - silent_since >= cluster->suspect_after_us) {
+        if (now - silent_since >= cluster->suspect_after_us && moved) {
+            /* not a whole answer, but bytes of one */
+            writer->received_us = silent_since = now;
+            if (writer->suspect)
+                cqr_conn_trust(lane, conn);
+        } else if (now - silent_since >= cluster->suspect_after_us) {
             if (!writer->suspect)
                 suspect(lane, conn);
             probe(lane, conn, cluster->connect_timeout_us);
@@ -222,8 +234,9 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
     link->conn = NULL;
     bool link_was_up = link->up;
     link->up = false;
-    link->last_status = conn->writer.shut ? conn->writer.shut_status : conn->down_status;
-    snprintf(link->last_text, sizeof link->last_text, "%s", conn->writer.shut ? conn->writer.shut_text : conn->down_text);
+    bool writers = cqr_conn_writer_knows(conn);
+    link->last_status = writers ? conn->writer.shut_status : conn->down_status;
+    snprintf(link->last_text, sizeof link->last_text, "%s", writers ? conn->writer.shut_text : conn->down_text);
     struct cqlring_cluster *cluster = cluster_of(link);
     if (conn->version_next != 0 && !was_up)
         cqr_cluster_version_lower(cluster, conn->version_next);

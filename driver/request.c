@@ -334,7 +334,7 @@ void cqr_op_lost(struct lane *lane, struct op *op, struct conn *conn)
     cqr_wheel_disarm(&lane->wheel, &op->timer);
     op->phase = cqr_writer_was_sent(conn, op) ? CQLRING_SENT : CQLRING_NOT_SENT;
     op->frame_block = NULL;
-    const char *why = conn->writer.shut ? conn->writer.shut_text : conn->down_text;
+    const char *why = cqr_conn_writer_knows(conn) ? conn->writer.shut_text : conn->down_text;
     cqlring_status status = CQLRING_LOST;
     attempt_failed(lane, op, status,
                    cqr_failure_make(status, "%s to %s: connection lost %s: %s", cqr_opcode_name(op->plan->opcode), conn->text,

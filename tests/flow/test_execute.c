@@ -512,76 +512,6 @@ START_TEST(everything_handed_over_may_be_overwritten_when_the_call_returns)
 }
 END_TEST
 
-/* ---- what is refused at the call ---- */
-
-static cqlring_status refused(const cqlring_request *request, const char *word)
-{
-    cqlring_error error = {0};
-    cqlring_future *future = NULL;
-    cqlring_status status = cqlring_execute(request, &future, &error);
-    ck_assert_int_ne(status, CQLRING_OK);
-    ck_assert_int_eq(error.status, status);
-    ck_assert_uint_eq(error.may_have_been_applied, 0);
-    ck_assert_ptr_null(future);
-    ck_assert_msg(strstr(error.message, word) != NULL, "\"%s\" is not in: %s", word, error.message);
-    return status;
-}
-
-START_TEST(requests_that_cannot_be_are_refused_with_the_reason)
-{
-    struct flow flow;
-    up(&flow);
-    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
-    cqlring_bytes two[2] = {flow_bigint(1), cqlring_text("x")}, short_key[2] = {flow_int(1), cqlring_text("x")}, bad_size[2] = {flow_bigint(1), {"x", -3}},
-                  no_data[2] = {flow_bigint(1), {NULL, 4}};
-    cqlring_bytes text = cqlring_text(FLOW_INSERT);
-    cqlring_batch_child child = {.cql = text};
-    cqlring_batch batch = {.children = &child, .count = 1};
-    const struct {
-        cqlring_request request;
-        const char *word;
-        cqlring_status status;
-    } cases[] = {
-        {{.session = flow.session}, "exactly one", CQLRING_INVALID},
-        {{.session = NULL, .cql = text}, "session", CQLRING_INVALID},
-        {{.session = flow.session, .cql = {"", 0}}, "exactly one", CQLRING_INVALID},
-        {{.session = flow.session, .cql = text, .prepared = insert}, "exactly one", CQLRING_INVALID},
-        {{.session = flow.session, .cql = text, .batch = &batch}, "exactly one", CQLRING_INVALID},
-        {{.session = flow.session, .prepared = insert, .values = two, .value_count = 1}, "1 values given, the statement has 2", CQLRING_INVALID},
-        {{.session = flow.session, .prepared = insert}, "0 values given, the statement has 2", CQLRING_INVALID},
-        {{.session = flow.session, .prepared = insert, .value_count = 2}, "missing", CQLRING_INVALID},
-        {{.session = flow.session, .prepared = insert, .values = short_key, .value_count = 2}, "\"k\"", CQLRING_TYPE},
-        {{.session = flow.session, .prepared = insert, .values = bad_size, .value_count = 2}, "\"v\"", CQLRING_INVALID},
-        {{.session = flow.session, .prepared = insert, .values = no_data, .value_count = 2}, "\"v\"", CQLRING_INVALID},
-        {{.session = flow.session, .cql = text, .value_count = 2}, "value", CQLRING_INVALID},
-        {{.session = flow.session, .cql = text, .values = two, .value_count = 65536}, "65536", CQLRING_INVALID},
-        {{.session = flow.session, .cql = text, .values = bad_size, .value_count = 2}, "value 1", CQLRING_INVALID},
-        {{.session = flow.session, .cql = text, .values = no_data, .value_count = 2}, "value 1", CQLRING_INVALID},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        ck_assert_int_eq(refused(&cases[i].request, cases[i].word), cases[i].status);
-    ck_assert_int_eq(cqlring_execute(NULL, NULL, NULL), CQLRING_INVALID);
-    ck_assert_uint_eq(ask_seen_count(OPCODE_EXECUTE) + ask_seen_count(OPCODE_QUERY) + ask_seen_count(OPCODE_BATCH), 0);
-    cqlring_prepared_release(insert);
-    flow_close(&flow);
-}
-END_TEST
-
-START_TEST(a_use_statement_is_refused_with_advice_and_the_session_goes_on)
-{
-    struct flow flow;
-    up(&flow);
-    cqlring_error error;
-    ck_assert_int_eq(flow_try(&flow, "USE ks", NULL, &error), CQLRING_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.message, "open another session"));
-    for (int i = 0; i < 20; i++) {
-        flow_cql(&flow, "INSERT INTO ks.t (k) VALUES (1)");
-        ck_assert_int_eq(flow_try(&flow, "SELECT k FROM t", NULL, &error), CQLRING_SERVER); /* no keyspace has stuck to it */
-    }
-    flow_close(&flow);
-}
-END_TEST
-
 START_TEST(schema_changes_tell_what_changed)
 {
     struct flow flow;
@@ -624,8 +554,6 @@ int main(void)
     tcase_add_test(tcase, ms_04_a_payload_goes_out_and_comes_back_whatever_its_values);
     tcase_add_test(tcase, ms_04_a_payload_of_65535_entries_and_one_on_an_error);
     tcase_add_test(tcase, everything_handed_over_may_be_overwritten_when_the_call_returns);
-    tcase_add_test(tcase, requests_that_cannot_be_are_refused_with_the_reason);
-    tcase_add_test(tcase, a_use_statement_is_refused_with_advice_and_the_session_goes_on);
     tcase_add_test(tcase, schema_changes_tell_what_changed);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);

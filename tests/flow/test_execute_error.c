@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* What a server's ERROR says reaches the application: code, full text, the fields of its kind, and whether a write may have
-   happened. */
+   happened. And what is refused before it is sent. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -270,6 +270,82 @@ START_TEST(retry_none_takes_the_first_answer)
 }
 END_TEST
 
+/* ---- what is refused at the call ---- */
+
+static cqlring_status refused(const cqlring_request *request, const char *word)
+{
+    cqlring_error error = {0};
+    cqlring_future *future = NULL;
+    cqlring_status status = cqlring_execute(request, &future, &error);
+    ck_assert_int_ne(status, CQLRING_OK);
+    ck_assert_int_eq(error.status, status);
+    ck_assert_uint_eq(error.may_have_been_applied, 0);
+    ck_assert_ptr_null(future);
+    ck_assert_msg(strstr(error.message, word) != NULL, "\"%s\" is not in: %s", word, error.message);
+    return status;
+}
+
+START_TEST(requests_that_cannot_be_are_refused_with_the_reason)
+{
+    struct flow flow;
+    flow_init(&flow);
+    ask_record(&flow);
+    flow_start(&flow);
+    flow_open(&flow);
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    cqlring_bytes two[2] = {flow_bigint(1), cqlring_text("x")}, short_key[2] = {flow_int(1), cqlring_text("x")}, bad_size[2] = {flow_bigint(1), {"x", -3}},
+                  no_data[2] = {flow_bigint(1), {NULL, 4}};
+    cqlring_bytes text = cqlring_text(FLOW_INSERT);
+    cqlring_batch_child child = {.cql = text};
+    cqlring_batch batch = {.children = &child, .count = 1};
+    const struct {
+        cqlring_request request;
+        const char *word;
+        cqlring_status status;
+    } cases[] = {
+        {{.session = flow.session}, "exactly one", CQLRING_INVALID},
+        {{.session = NULL, .cql = text}, "session", CQLRING_INVALID},
+        {{.session = flow.session, .cql = {"", 0}}, "exactly one", CQLRING_INVALID},
+        {{.session = flow.session, .cql = text, .prepared = insert}, "exactly one", CQLRING_INVALID},
+        {{.session = flow.session, .cql = text, .batch = &batch}, "exactly one", CQLRING_INVALID},
+        {{.session = flow.session, .prepared = insert, .values = two, .value_count = 1}, "1 values given, the statement has 2", CQLRING_INVALID},
+        {{.session = flow.session, .prepared = insert}, "0 values given, the statement has 2", CQLRING_INVALID},
+        {{.session = flow.session, .prepared = insert, .value_count = 2}, "missing", CQLRING_INVALID},
+        {{.session = flow.session, .prepared = insert, .values = short_key, .value_count = 2}, "\"k\"", CQLRING_TYPE},
+        {{.session = flow.session, .prepared = insert, .values = bad_size, .value_count = 2}, "\"v\"", CQLRING_INVALID},
+        {{.session = flow.session, .prepared = insert, .values = no_data, .value_count = 2}, "\"v\"", CQLRING_INVALID},
+        {{.session = flow.session, .cql = text, .value_count = 2}, "value", CQLRING_INVALID},
+        {{.session = flow.session, .cql = text, .values = two, .value_count = 65536}, "65536", CQLRING_INVALID},
+        {{.session = flow.session, .cql = text, .values = bad_size, .value_count = 2}, "value 1", CQLRING_INVALID},
+        {{.session = flow.session, .cql = text, .values = no_data, .value_count = 2}, "value 1", CQLRING_INVALID},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        ck_assert_int_eq(refused(&cases[i].request, cases[i].word), cases[i].status);
+    ck_assert_int_eq(cqlring_execute(NULL, NULL, NULL), CQLRING_INVALID);
+    ck_assert_uint_eq(ask_seen_count(OPCODE_EXECUTE) + ask_seen_count(OPCODE_QUERY) + ask_seen_count(OPCODE_BATCH), 0);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
+START_TEST(a_use_statement_is_refused_with_advice_and_the_session_goes_on)
+{
+    struct flow flow;
+    flow_init(&flow);
+    ask_record(&flow);
+    flow_start(&flow);
+    flow_open(&flow);
+    cqlring_error error;
+    ck_assert_int_eq(flow_try(&flow, "USE ks", NULL, &error), CQLRING_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.message, "open another session"));
+    for (int i = 0; i < 20; i++) {
+        flow_cql(&flow, "INSERT INTO ks.t (k) VALUES (1)");
+        ck_assert_int_eq(flow_try(&flow, "SELECT k FROM t", NULL, &error), CQLRING_SERVER); /* no keyspace has stuck to it */
+    }
+    flow_close(&flow);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("execute_error");
@@ -283,6 +359,8 @@ int main(void)
     tcase_add_test(tcase, ps_10_a_text_with_values_that_is_answered_unprepared_is_asked_again);
     tcase_add_test(tcase, rt_03_a_read_time_out_is_retried_once_when_only_the_data_was_late);
     tcase_add_test(tcase, retry_none_takes_the_first_answer);
+    tcase_add_test(tcase, requests_that_cannot_be_are_refused_with_the_reason);
+    tcase_add_test(tcase, a_use_statement_is_refused_with_advice_and_the_session_goes_on);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
 }

@@ -175,7 +175,7 @@ END_TEST
 /* v4 has no checksums: a flipped bit may go unseen. But nothing hangs, crashes or is told twice. */
 START_TEST(flipped_bits_in_version_4_leave_every_row_with_one_outcome)
 {
-    for (uint64_t seed = 1; seed <= 12; seed++) {
+    for (uint64_t seed = 1; seed <= 4; seed++) {
         struct flow flow;
         flow_init(&flow);
         flow.options.protocol_version = 4;

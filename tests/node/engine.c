@@ -117,6 +117,10 @@ struct statement *node_understand(struct query *query, cqlring_bytes text, struc
         (void)node_query_fail(query, ERROR_INVALID, "The statement is too large");
         return NULL;
     }
+    if (node_value_check(&node_type_text, text) != NULL) {
+        (void)node_query_fail(query, ERROR_PROTOCOL, "Cannot decode string as UTF8");
+        return NULL;
+    }
     char message[256];
     struct statement *statement = node_parse(arena, text, message, sizeof message);
     if (statement == NULL)

@@ -240,6 +240,10 @@ struct node_prepared *node_prepare(struct query *query, cqlring_bytes text)
         (void)node_query_fail(query, ERROR_INVALID, "The statement is too large");
         return NULL;
     }
+    if (node_value_check(&node_type_text, text) != NULL) {
+        (void)node_query_fail(query, ERROR_PROTOCOL, "Cannot decode string as UTF8");
+        return NULL;
+    }
     prepared = node_zalloc(sizeof *prepared);
     memcpy(prepared->id, id, 16);
     prepared->text = node_arena_copy(&prepared->arena, text);

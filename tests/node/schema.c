@@ -308,6 +308,8 @@ void node_keyspace_free(struct node_engine *engine, struct node_keyspace *keyspa
     node_arena_fini(&arena);
 }
 
+enum { FIELDS_MAX = 1000, FIELD_NAME_MAX = 1024, TYPE_NAME_MAX = 256 };
+
 /* --- types ------------------------------------------------------------------------------------ */
 
 static bool udt_add_field(struct query *query, struct node_keyspace *keyspace, struct node_udt *udt,
@@ -326,6 +328,10 @@ static bool udt_add_field(struct query *query, struct node_keyspace *keyspace, s
     if (node_type_uses(type, udt))
         return node_query_fail(query, ERROR_INVALID, "Cannot make user type '%.*s' use itself",
                                SLICE_ARG(udt->name));
+    if (udt->count == FIELDS_MAX || field->name.size > FIELD_NAME_MAX)
+        return node_query_fail(query, ERROR_INVALID,
+                               "A type has at most %d fields, with names of at most %d bytes",
+                               FIELDS_MAX, FIELD_NAME_MAX);
     for (uint16_t i = 0; i < udt->count; ++i) {
         if (slice_equal(udt->names[i], field->name))
             return node_query_fail(query, ERROR_INVALID, "Duplicate field name %.*s in type %.*s",
@@ -357,6 +363,9 @@ static bool create_type(struct query *query, const struct statement *statement)
         return node_query_fail(query, ERROR_INVALID, "A user type with name '%.*s' already exists",
                                SLICE_ARG(statement->name));
     }
+    if (statement->name.size > TYPE_NAME_MAX)
+        return node_query_fail(query, ERROR_INVALID, "A type's name has at most %d bytes",
+                               TYPE_NAME_MAX);
     struct node_arena arena = {0};
     struct node_udt *udt = node_arena_alloc(&arena, sizeof *udt);
     udt->arena = arena;
@@ -396,6 +405,9 @@ static bool alter_type(struct query *query, const struct statement *statement)
             continue;
         }
         bool found = false;
+        if (field->new_name.size > FIELD_NAME_MAX)
+            return node_query_fail(query, ERROR_INVALID, "A field's name has at most %d bytes",
+                                   FIELD_NAME_MAX);
         for (uint16_t i = 0; i < udt->count && !found; ++i) {
             found = slice_equal(udt->names[i], field->name);
             if (found)

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+enum { NAME_MAX = 48, COLUMNS_MAX = 2000, COLUMN_NAME_MAX = 1024, KEY_PARTS_MAX = 32 };
+
 /* --- columns ---------------------------------------------------------------------------------- */
 
 static uint16_t rank_of(const struct node_column *column)
@@ -70,9 +72,11 @@ static struct column_ast *find_ast(const struct statement *statement, cqlring_by
 static bool add_key(struct query *query, const struct statement *statement,
                     struct node_table *table, struct name_list *names, enum column_kind kind)
 {
-    uint16_t count = 0;
+    uint32_t count = 0;
     for (const struct name_list *name = names; name != NULL; name = name->next)
         ++count;
+    if (count > KEY_PARTS_MAX)
+        return node_query_fail(query, ERROR_INVALID, "A key has at most %d parts", KEY_PARTS_MAX);
     struct node_column **key = node_arena_alloc(&table->arena,
                                                 (count + 1u) * sizeof(struct node_column *));
     uint16_t position = 0;
@@ -113,10 +117,10 @@ static bool add_key(struct query *query, const struct statement *statement,
     }
     if (kind == COLUMN_PARTITION) {
         table->partition_key = key;
-        table->partition_count = count;
+        table->partition_count = (uint16_t)count;
     } else {
         table->clustering_key = key;
-        table->shape.clustering_count = count;
+        table->shape.clustering_count = (uint16_t)count;
     }
     return true;
 }
@@ -232,6 +236,24 @@ static bool apply_options(struct query *query, const struct statement *statement
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
+/* What the system tables, and counts of 16 bits, can hold. */
+static bool check_limits(struct query *query, const struct statement *statement)
+{
+    uint32_t columns = 0;
+    if (statement->name.size > NAME_MAX)
+        return node_query_fail(query, ERROR_INVALID,
+                               "Table names shouldn't be more than %d characters long (got %d)",
+                               NAME_MAX, statement->name.size);
+    for (const struct column_ast *ast = statement->columns; ast != NULL; ast = ast->next) {
+        if (++columns > COLUMNS_MAX || ast->name.size > COLUMN_NAME_MAX ||
+            ast->new_name.size > COLUMN_NAME_MAX)
+            return node_query_fail(query, ERROR_INVALID,
+                                   "At most %d columns, with names of at most %d bytes",
+                                   COLUMNS_MAX, COLUMN_NAME_MAX);
+    }
+    return true;
+}
+
 static bool fill_table(struct query *query, const struct statement *statement,
                        struct node_table *table)
 {
@@ -241,6 +263,8 @@ static bool fill_table(struct query *query, const struct statement *statement,
             return node_query_fail(query, ERROR_INVALID, "Multiple definition of identifier %.*s",
                                    SLICE_ARG(ast->name));
     }
+    if (!check_limits(query, statement))
+        return false;
     if (statement->partition_key == NULL)
         return node_query_fail(query, ERROR_INVALID,
                                "No PRIMARY KEY specifed (exactly one required)");
@@ -396,6 +420,11 @@ static bool alter_type_of(struct query *query, struct node_table *table,
 static bool alter_table(struct query *query, const struct statement *statement,
                         struct node_table *table)
 {
+    if (!check_limits(query, statement))
+        return false;
+    if (statement->alter == ALTER_ADD &&
+        table->shape.static_count + table->shape.regular_count > COLUMNS_MAX * 4)
+        return node_query_fail(query, ERROR_INVALID, "The table has had too many columns");
     /* Whoever has prepared a statement of this table must prepare it again, as with Cassandra. */
     if (statement->alter != ALTER_OPTIONS)
         node_prepared_invalidate(query->engine, table->keyspace, table);
@@ -432,6 +461,8 @@ static bool create_index(struct query *query, const struct statement *statement,
         node_out_printf(&name, "%.*s_%.*s_idx", SLICE_ARG(table->name), SLICE_ARG(column->name));
     cqlring_bytes wanted = node_arena_copy(&table->arena, out_view(&name, 0));
     node_out_fini(&name);
+    if (wanted.size > 4 * COLUMN_NAME_MAX || statement->index_class.size > COLUMN_NAME_MAX)
+        return node_query_fail(query, ERROR_INVALID, "The index's name is too long");
     for (const struct node_table *other = table->keyspace->tables; other != NULL;
          other = other->next) {
         for (const struct node_index *index = other->indexes; index != NULL; index = index->next) {

@@ -160,6 +160,7 @@ static void settle_listener(struct node_server *server, struct listener *listene
     struct node_member *member = &cluster->engine.members[listener->node];
     bool wanted = member->up && port != 0 && !node_fault_refuses(cluster, listener->node);
     if (!wanted && listener->fd >= 0) {
+        (void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, listener->fd, NULL);
         (void)close(listener->fd);
         listener->fd = -1;
     } else if (wanted && listener->fd < 0) {
@@ -214,6 +215,8 @@ static void connection_close(struct node_server *server, struct connection *conn
     if (connection->next != NULL)
         connection->next->previous = connection->previous;
     node_tls_conn_destroy(connection->tls);
+    /* A forked process may hold a copy for a moment: the socket would stay in the set, and be reported. */
+    (void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
     (void)close(connection->fd);
     node_conn_close_locked(connection->conn);
     node_free(connection);

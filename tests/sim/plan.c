@@ -27,8 +27,12 @@ static void make_network(struct network_shape *shape)
 {
     static const uint32_t latencies[] = {20, 200, 500, 5000, 50000};
     static const uint32_t buffers[] = {100, 2000, 10000, 65536, 262144, 1048576};
-    *shape = (struct network_shape){.latency_us = latencies[below(percent(70) ? 3 : 5)], .send_buffer = buffers[1 + below(5)], .receive_buffer = buffers[1 + below(5)]};
-    shape->jitter_us = percent(60) ? shape->latency_us * (1 + below(shape->latency_us > 5000 ? 1 : 4)) : 0;
+    *shape = (struct network_shape){.latency_us = latencies[below(percent(70) ? 3 : 5)],
+                                    .send_buffer = buffers[1 + below(5)],
+                                    .receive_buffer = buffers[1 + below(5)]};
+    shape->jitter_us = percent(60)
+                           ? shape->latency_us * (1 + below(shape->latency_us > 5000 ? 1 : 4))
+                           : 0;
     bool is_near = shape->latency_us <= 200; /* a small window on a long way would take for ever */
     if (is_near && percent(8))
         shape->send_buffer = buffers[0];
@@ -72,7 +76,9 @@ static void make_ground(struct plan *plan)
     stage->cluster.orphans_max = percent(70) ? 0 : 1 + below(30);
     stage->cluster.heartbeat_us = percent(60) ? 0 : between(200000, 5000000);
     stage->cluster.suspect_after_us = percent(70) ? 0 : between(100000, 3000000);
-    stage->cluster.connect_timeout_us = percent(50) || stage->network.latency_us >= 5000 ? 0 : between(1000000, 5000000);
+    stage->cluster.connect_timeout_us = percent(50) || stage->network.latency_us >= 5000
+                                            ? 0
+                                            : between(1000000, 5000000);
     stage->cluster.reconnect_min_us = percent(50) ? 0 : between(1000, 200000);
     stage->cluster.reconnect_max_us = percent(50) ? 0 : between(200000, 3000000);
     static const uint32_t inflights[] = {64, 200, 2048, 4096};
@@ -89,13 +95,16 @@ static void make_ground(struct plan *plan)
 
 static void make_mishap(struct plan *plan, struct mishap *mishap)
 {
-    *mishap = (struct mishap){.kind = (enum mishap_kind)below(MISHAP_COUNT), .at_us = between(0, plan->heal_us)};
+    *mishap = (struct mishap){.kind = (enum mishap_kind)below(MISHAP_COUNT),
+                              .at_us = between(0, plan->heal_us)};
     mishap->node = percent(30) ? NODE_ALL : below(plan->stage.node.nodes);
     mishap->for_us = percent(50) ? between(1000, 200000) : between(100000, 8000000);
     switch (mishap->kind) {
     case MISHAP_CLOSE: mishap->amount = percent(30) ? 0 : 1 + below(percent(50) ? 40 : 5000); break;
     case MISHAP_SLOW: mishap->amount = 1 + below(2000); break;
-    case MISHAP_GAP: mishap->for_us = percent(50) ? between(1000, 300000) : between(100000, 40000000); break;
+    case MISHAP_GAP:
+        mishap->for_us = percent(50) ? between(1000, 300000) : between(100000, 40000000);
+        break;
     case MISHAP_CLOCK: mishap->amount = between(-20000000, 5000000); break;
     default: break;
     }
@@ -104,19 +113,53 @@ static void make_mishap(struct plan *plan, struct mishap *mishap)
 /* v4 has no checksums: bytes that are changed on the way may then mean anything, so they are changed on v5 only. */
 static void make_fault(struct plan *plan, char text[128])
 {
-    static const char *const kinds[] = {
-        "error:code=0x0000", "error:code=0x1000", "error:code=0x1001", "error:code=0x1002", "error:code=0x1100", "error:code=0x1100,executed=1",
-        "error:code=0x1500", "error:code=0x1500,executed=1", "error:code=0x2200", "error:code=0x1200", "error:code=0x1300", "error:code=0x7777",
-        "unprepared:opcode=10", "unprepared:opcode=10", "late:delay_us=300000", "late:delay_us=3000000", "close:executed=1", "close:executed=0", "answer-close:",
-        "half:", "twice:", "wrong-stream:", "opcode:code=0x1F", "request:", "event:", "trailing:", "warnings:count=3", "tracing:", "payload:",
-        "drop:", "ignore:", "event-stream:", "garbage:", "truncated:", "flip-header:", "flip-payload:", "flip-header-crc:", "flip-payload-crc:"};
+    static const char *const kinds[] = {"error:code=0x0000",
+                                        "error:code=0x1000",
+                                        "error:code=0x1001",
+                                        "error:code=0x1002",
+                                        "error:code=0x1100",
+                                        "error:code=0x1100,executed=1",
+                                        "error:code=0x1500",
+                                        "error:code=0x1500,executed=1",
+                                        "error:code=0x2200",
+                                        "error:code=0x1200",
+                                        "error:code=0x1300",
+                                        "error:code=0x7777",
+                                        "unprepared:opcode=10",
+                                        "unprepared:opcode=10",
+                                        "late:delay_us=300000",
+                                        "late:delay_us=3000000",
+                                        "close:executed=1",
+                                        "close:executed=0",
+                                        "answer-close:",
+                                        "half:",
+                                        "twice:",
+                                        "wrong-stream:",
+                                        "opcode:code=0x1F",
+                                        "request:",
+                                        "event:",
+                                        "trailing:",
+                                        "warnings:count=3",
+                                        "tracing:",
+                                        "payload:",
+                                        "drop:",
+                                        "ignore:",
+                                        "event-stream:",
+                                        "garbage:",
+                                        "truncated:",
+                                        "flip-header:",
+                                        "flip-payload:",
+                                        "flip-header-crc:",
+                                        "flip-payload-crc:"};
     enum { KINDS = sizeof kinds / sizeof kinds[0], V5_ONLY = 6 };
     bool v5 = plan->stage.node.version_max != 4 && plan->stage.cluster.protocol_version != 4;
     const char *kind = kinds[below(v5 ? KINDS : KINDS - V5_ONLY)];
     size_t size = strlen(kind);
-    (void)snprintf(text, 128, "%s%schance=%.3f", kind, kind[size - 1] == ':' ? "" : ",", percent(70) ? 0.002 * (1 + below(10)) : 0.02 * (1 + below(20)));
+    (void)snprintf(text, 128, "%s%schance=%.3f", kind, kind[size - 1] == ':' ? "" : ",",
+                   percent(70) ? 0.002 * (1 + below(10)) : 0.02 * (1 + below(20)));
     if (percent(30) && strchr(kind, '=') != NULL && plan->stage.node.nodes > 1)
-        (void)snprintf(text + strlen(text), 128 - strlen(text), ",node=%u", below(plan->stage.node.nodes));
+        (void)snprintf(text + strlen(text), 128 - strlen(text), ",node=%u",
+                       below(plan->stage.node.nodes));
 }
 
 static void make_trouble(struct plan *plan)
@@ -160,7 +203,9 @@ static cqlring_execution make_execution(const struct plan *plan)
     cqlring_execution execution = {.struct_size = sizeof execution};
     execution.idempotent = percent(60) ? CQLRING_YES : CQLRING_NO;
     execution.retry = percent(20) ? CQLRING_RETRY_NONE : CQLRING_RETRY_DEFAULT;
-    execution.timeout_us = percent(40) ? 0 : percent(20) && !must_time_out(plan) ? -1 : between(50000, 10000000);
+    execution.timeout_us = percent(40)                           ? 0
+                           : percent(20) && !must_time_out(plan) ? -1
+                                                                 : between(50000, 10000000);
     execution.attempt_timeout_us = percent(60) ? 0 : percent(30) ? -1 : between(20000, 3000000);
     return execution;
 }
@@ -168,8 +213,11 @@ static cqlring_execution make_execution(const struct plan *plan)
 static void make_job(struct plan *plan, struct job_plan *job)
 {
     static const uint32_t windows[] = {1, 2, 10, 0, 100, 512, 1024};
-    *job = (struct job_plan){.kind = percent(25) ? JOB_READ : JOB_WRITE, .execution = make_execution(plan)};
-    job->options = (cqlring_job_options){.struct_size = sizeof job->options, .window = percent(70) ? windows[below(7)] : 1 + below(1024)};
+    *job = (struct job_plan){.kind = percent(25) ? JOB_READ : JOB_WRITE,
+                             .execution = make_execution(plan)};
+    job->options = (cqlring_job_options){.struct_size = sizeof job->options,
+                                         .window = percent(70) ? windows[below(7)]
+                                                               : 1 + below(1024)};
     job->options.ordered = percent(35);
     job->has_sink = percent(90);
     if (job->kind == JOB_READ) {
@@ -246,8 +294,10 @@ static const char *yes(bool is, const char *text)
 
 static void tell_execution(const cqlring_execution *execution, FILE *file)
 {
-    fprintf(file, "%s%s, time-out %" PRId64 " us, of an attempt %" PRId64 " us", execution->idempotent == CQLRING_YES ? "idempotent" : "not idempotent",
-            yes(execution->retry == CQLRING_RETRY_NONE, ", no retries"), execution->timeout_us, execution->attempt_timeout_us);
+    fprintf(file, "%s%s, time-out %" PRId64 " us, of an attempt %" PRId64 " us",
+            execution->idempotent == CQLRING_YES ? "idempotent" : "not idempotent",
+            yes(execution->retry == CQLRING_RETRY_NONE, ", no retries"), execution->timeout_us,
+            execution->attempt_timeout_us);
 }
 
 static void tell_job(const struct job_plan *job, FILE *file)
@@ -257,7 +307,8 @@ static void tell_job(const struct job_plan *job, FILE *file)
         fprintf(file, "writes %u rows of %u to %u bytes", job->rows, job->size_min, job->size_max);
     else
         fprintf(file, "reads %u times, pages of %d", job->rows, job->execution.page_size);
-    fprintf(file, "; window %u%s%s%s; starts at %" PRId64 " us\n    ", options->window, yes(options->ordered, ", ordered"), yes(!job->has_sink, ", no sink"),
+    fprintf(file, "; window %u%s%s%s; starts at %" PRId64 " us\n    ", options->window,
+            yes(options->ordered, ", ordered"), yes(!job->has_sink, ", no sink"),
             yes(options->skip_successes, ", failures only"), job->start_us);
     tell_execution(&job->execution, file);
     if (options->bytes_max != 0)
@@ -268,14 +319,16 @@ static void tell_job(const struct job_plan *job, FILE *file)
         fprintf(file, "; rows_max %" PRIu64, options->rows_max);
     if (options->rows_per_s > 0 || options->bytes_per_s > 0)
         fprintf(file, "; %.0f rows/s, %.0f bytes/s", options->rows_per_s, options->bytes_per_s);
-    fprintf(file, "\n    source: %u rows a call, LATER %u%%, bad rows %u%%", job->batch_max, job->source_later_percent, job->bad_percent);
+    fprintf(file, "\n    source: %u rows a call, LATER %u%%, bad rows %u%%", job->batch_max,
+            job->source_later_percent, job->bad_percent);
     if (job->source_fail_at != UINT32_MAX)
         fprintf(file, ", fails at row %u", job->source_fail_at);
     fprintf(file, "; sink: LATER %u%%", job->sink_later_percent);
     if (job->sink_stop_at != UINT32_MAX)
         fprintf(file, ", STOP after %u", job->sink_stop_at);
     if (job->pause_us >= 0)
-        fprintf(file, "; paused at %" PRId64 " until %" PRId64 " us", job->pause_us, job->resume_us);
+        fprintf(file, "; paused at %" PRId64 " until %" PRId64 " us", job->pause_us,
+                job->resume_us);
     if (job->cancel_us >= 0)
         fprintf(file, "; cancelled at %" PRId64 " us", job->cancel_us);
     if (job->rate_us >= 0)
@@ -285,38 +338,53 @@ static void tell_job(const struct job_plan *job, FILE *file)
 
 void plan_tell(const struct plan *plan, FILE *file)
 {
-    static const char *const mishaps[MISHAP_COUNT] = {"reset", "close", "half-open", "crash", "freeze", "refuse", "black hole", "slow reader",
-                                                      "no sockets", "gap", "forgets prepared", "silence", "wall clock", "events"};
+    static const char *const mishaps[MISHAP_COUNT] = {
+        "reset",      "close",       "half-open",  "crash", "freeze",           "refuse",
+        "black hole", "slow reader", "no sockets", "gap",   "forgets prepared", "silence",
+        "wall clock", "events"};
     static const char *const endings[] = {"when all is through", "session close", "cluster close"};
     const struct stage_options *stage = &plan->stage;
     const struct network_shape *shape = &stage->network;
-    fprintf(file, "seed %" PRIu64 ": %u nodes, replication %u, driver v%d, node up to v%u%s; %u in flight a lane, %u a connection\n", plan->seed, stage->node.nodes,
-            stage->replication, stage->cluster.protocol_version, stage->node.version_max == 0 ? 5u : stage->node.version_max,
-            yes(stage->cluster.compression == CQLRING_COMPRESSION_LZ4, ", LZ4"), stage->runtime.inflight_max, stage->cluster.inflight_per_connection);
-    fprintf(file, "  network: %u us + %u, node %u slow, buffers %u and %u, cuts %u%%, short %u%%; nodes delay %u +- %u us, trickle %u\n", shape->latency_us,
-            shape->jitter_us, shape->slow_node, shape->send_buffer, shape->receive_buffer, shape->split_percent, shape->short_percent, stage->node.delay_us,
-            stage->node.jitter_us, stage->node.trickle);
+    fprintf(
+        file,
+        "seed %" PRIu64
+        ": %u nodes, replication %u, driver v%d, node up to v%u%s; %u in flight a lane, %u a connection\n",
+        plan->seed, stage->node.nodes, stage->replication, stage->cluster.protocol_version,
+        stage->node.version_max == 0 ? 5u : stage->node.version_max,
+        yes(stage->cluster.compression == CQLRING_COMPRESSION_LZ4, ", LZ4"),
+        stage->runtime.inflight_max, stage->cluster.inflight_per_connection);
+    fprintf(
+        file,
+        "  network: %u us + %u, node %u slow, buffers %u and %u, cuts %u%%, short %u%%; nodes delay %u +- %u us, trickle %u\n",
+        shape->latency_us, shape->jitter_us, shape->slow_node, shape->send_buffer,
+        shape->receive_buffer, shape->split_percent, shape->short_percent, stage->node.delay_us,
+        stage->node.jitter_us, stage->node.trickle);
     for (uint32_t i = 0; i < plan->job_count; i++) {
         fprintf(file, "  job %u ", i);
         tell_job(&plan->jobs[i], file);
     }
     if (plan->singles > 0) {
-        fprintf(file, "  %u single executions of up to %u bytes: ", plan->singles, plan->single_size_max);
+        fprintf(file, "  %u single executions of up to %u bytes: ", plan->singles,
+                plan->single_size_max);
         tell_execution(&plan->single_execution, file);
         fprintf(file, "\n");
     }
     if (plan->queued > 0) {
-        fprintf(file, "  a queue of %u takes %u requests of up to %u bytes: ", plan->queue_capacity, plan->queued, plan->queued_size_max);
+        fprintf(file, "  a queue of %u takes %u requests of up to %u bytes: ", plan->queue_capacity,
+                plan->queued, plan->queued_size_max);
         tell_execution(&plan->queue_execution, file);
         fprintf(file, "\n");
     }
     for (uint32_t i = 0; i < plan->mishap_count; i++) {
         const struct mishap *mishap = &plan->mishaps[i];
-        fprintf(file, "  %s at %" PRId64 " us for %" PRId64 " us, node %d, %" PRId64 "\n", mishaps[mishap->kind], mishap->at_us, mishap->for_us, (int)mishap->node, mishap->amount);
+        fprintf(file, "  %s at %" PRId64 " us for %" PRId64 " us, node %d, %" PRId64 "\n",
+                mishaps[mishap->kind], mishap->at_us, mishap->for_us, (int)mishap->node,
+                mishap->amount);
     }
     for (uint32_t i = 0; i < plan->fault_count; i++)
         fprintf(file, "  fault %s\n", plan->faults[i]);
-    fprintf(file, "  all well after %" PRId64 " us%s; ends: %s", plan->heal_us, yes(plan->early, ", trouble from the start"), endings[plan->ending]);
+    fprintf(file, "  all well after %" PRId64 " us%s; ends: %s", plan->heal_us,
+            yes(plan->early, ", trouble from the start"), endings[plan->ending]);
     if (plan->ending != END_ALL)
         fprintf(file, " at %" PRId64 " us, drain %" PRId64 " us", plan->end_us, plan->drain_us);
     fprintf(file, "\n");

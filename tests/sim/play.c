@@ -15,7 +15,7 @@ struct play {
     struct job_run jobs[JOBS_MAX];
     struct singles singles;
     struct queue_run queue;
-    cqlring_future *closed;       /* of the session or the cluster, in the middle of it all */
+    cqlring_future *closed; /* of the session or the cluster, in the middle of it all */
     bool healed;
 };
 
@@ -30,7 +30,9 @@ static void silence_end(void *context, uint64_t node)
 
 static void events(struct play *play, const struct mishap *mishap)
 {
-    static const char *const status[] = {"DOWN", "UP"}, *const topology[] = {"NEW_NODE", "REMOVED_NODE", "MOVED_NODE"};
+    static const char *const status[] = {"DOWN", "UP"}, *const topology[] = {"NEW_NODE",
+                                                                             "REMOVED_NODE",
+                                                                             "MOVED_NODE"};
     uint32_t about = (uint32_t)(mishap->for_us % play->stage.node_count);
     for (int64_t i = 0; i <= mishap->for_us % 7; i++)
         node_event_status(play->stage.nodes, NODE_ALL, status[(mishap->for_us + i) % 2], about);
@@ -98,7 +100,9 @@ static void trouble(struct play *play)
     for (uint32_t i = 0; i < plan->mishap_count; i++)
         world_later(plan->mishaps[i].at_us, mishap_strikes, play, i);
     for (uint32_t i = 0; i < plan->fault_count; i++)
-        world_check(node_fault_parse(play->stage.nodes, plan->faults[i], message, sizeof message) != 0, "%s: %s", plan->faults[i], message);
+        world_check(node_fault_parse(play->stage.nodes, plan->faults[i], message, sizeof message) !=
+                        0,
+                    "%s: %s", plan->faults[i], message);
     world_later(plan->heal_us, heal, play, 0);
 }
 
@@ -114,8 +118,11 @@ static void end_early(void *context, uint64_t argument)
         play->jobs[i].stopped_outside = true;
     play->singles.closing = play->queue.closing = true;
     cqlring_error error;
-    cqlring_status status = plan->ending == END_SESSION_CLOSE ? cqlring_session_close(play->stage.session, plan->drain_us, &play->closed, &error)
-                                                             : cqlring_cluster_close(play->stage.cluster, plan->drain_us, &play->closed, &error);
+    cqlring_status status = plan->ending == END_SESSION_CLOSE
+                                ? cqlring_session_close(play->stage.session, plan->drain_us,
+                                                        &play->closed, &error)
+                                : cqlring_cluster_close(play->stage.cluster, plan->drain_us,
+                                                        &play->closed, &error);
     world_check(status == CQLRING_OK, "close is refused: %s", error.message);
     for (uint32_t i = 0; i < plan->job_count; i++)
         play->jobs[i].closed = play->closed;
@@ -124,7 +131,8 @@ static void end_early(void *context, uint64_t argument)
 static bool is_through(void *context)
 {
     struct play *play = context;
-    bool through = singles_are_through(&play->singles) && queue_is_submitted(&play->queue) && (play->plan->ending == END_ALL || play->closed != NULL);
+    bool through = singles_are_through(&play->singles) && queue_is_submitted(&play->queue) &&
+                   (play->plan->ending == END_ALL || play->closed != NULL);
     for (uint32_t i = 0; i < play->plan->job_count; i++) {
         job_check(&play->jobs[i]);
         through = through && job_is_through(&play->jobs[i]);
@@ -149,7 +157,8 @@ static void work(struct play *play)
     queue_finish(&play->queue);
     if (play->closed != NULL)
         stage_wait(stage, play->closed);
-    world_check(stage_ops(stage) == 0, "%u ops are in use and nothing is under way", stage_ops(stage));
+    world_check(stage_ops(stage) == 0, "%u ops are in use and nothing is under way",
+                stage_ops(stage));
     heal(play, 0);
     stage_run_for(stage, 1000000); /* what is still on its way to the nodes arrives */
     singles_judge(&play->singles);

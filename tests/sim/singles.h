@@ -13,8 +13,8 @@ struct single {
     struct singles *all;
     uint32_t index;
     cqlring_future *future;
-    uint32_t calls;               /* of on_ready */
-    bool wants_call, given_up;    /* on_ready is set; the future was released before its end */
+    uint32_t calls;            /* of on_ready */
+    bool wants_call, given_up; /* on_ready is set; the future was released before its end */
 };
 
 struct singles {
@@ -22,8 +22,8 @@ struct singles {
     struct stage *stage;
     struct ledger ledger;
     struct chance chance;
-    bool closing;                 /* CLOSED is a right answer */
-    uint32_t left;                /* not yet started */
+    bool closing;  /* CLOSED is a right answer */
+    uint32_t left; /* not yet started */
     struct single single[SINGLES_MAX];
 };
 void singles_start(struct singles *singles, struct stage *stage, const struct plan *plan);
@@ -38,9 +38,9 @@ struct queue_run {
     struct chance chance;
     cqlring_queue *queue;
     uint32_t given, accepted, reaped;
-    bool closed;                  /* no more submits */
+    bool closed; /* no more submits */
     bool abandoned;
-    bool closing;                 /* the session is */
+    bool closing; /* the session is */
     uint8_t *row_seen;
 };
 void queue_start(struct queue_run *run, struct stage *stage, const struct plan *plan);

@@ -19,8 +19,12 @@ void stage_options_init(struct stage_options *options, uint32_t nodes)
     options->node.nodes = nodes;
     options->node.port = PORT;
     options->node.vnodes = 8;
-    options->network = (struct network_shape){.latency_us = 200, .send_buffer = 256 << 10, .receive_buffer = 256 << 10};
-    options->runtime = (cqlring_runtime_options){.struct_size = sizeof options->runtime, .threads = CQLRING_THREADS_CALLER, .inflight_max = 2048, .connections_max = 64};
+    options->network = (struct network_shape){
+        .latency_us = 200, .send_buffer = 256 << 10, .receive_buffer = 256 << 10};
+    options->runtime = (cqlring_runtime_options){.struct_size = sizeof options->runtime,
+                                                 .threads = CQLRING_THREADS_CALLER,
+                                                 .inflight_max = 2048,
+                                                 .connections_max = 64};
     options->cluster = (cqlring_cluster_options){.struct_size = sizeof options->cluster};
     options->session = (cqlring_session_options){.struct_size = sizeof options->session};
 }
@@ -49,7 +53,8 @@ void stage_nodes(struct stage *stage, const struct stage_options *options)
     runtime.log = log_line;
     runtime.log_level = CQLRING_LOG_DEBUG;
     cqlring_error error;
-    cqlring_status status = cqr_runtime_create_on(&runtime, network_net(), network_poller_create, &stage->runtime, &error);
+    cqlring_status status = cqr_runtime_create_on(&runtime, network_net(), network_poller_create,
+                                                  &stage->runtime, &error);
     world_check(status == CQLRING_OK, "no runtime: %s", error.message);
 }
 
@@ -58,25 +63,30 @@ static cqlring_status settle(struct stage *stage, cqlring_future *future, cqlrin
 {
     stage_wait(stage, future);
     cqlring_status status = cqlring_future_wait(future, 0, error);
-    world_check(status != CQLRING_OK || cqlring_future_ready(future), "a future that is ready was not");
+    world_check(status != CQLRING_OK || cqlring_future_ready(future),
+                "a future that is ready was not");
     return status;
 }
 
-static bool fine(const struct stage_options *options, cqlring_status status, const char *what, const cqlring_error *error)
+static bool fine(const struct stage_options *options, cqlring_status status, const char *what,
+                 const cqlring_error *error)
 {
     if (status == CQLRING_OK)
         return true;
     world_check(options->quiet, "%s: %s: %s", what, cqlring_status_text(status), error->message);
-    world_check(error->status == status && error->message[0] != '\0', "%s failed with %s and says nothing", what, cqlring_status_text(status));
+    world_check(error->status == status && error->message[0] != '\0',
+                "%s failed with %s and says nothing", what, cqlring_status_text(status));
     world_trace("refused", (uint64_t)status, 0, 0);
     return false;
 }
 
-static bool prepare(struct stage *stage, const struct stage_options *options, const char *text, cqlring_prepared **prepared)
+static bool prepare(struct stage *stage, const struct stage_options *options, const char *text,
+                    cqlring_prepared **prepared)
 {
     cqlring_future *future = NULL;
     cqlring_error error;
-    cqlring_status status = cqlring_prepare(stage->session, cqlring_text(text), NULL, &future, &error);
+    cqlring_status status = cqlring_prepare(stage->session, cqlring_text(text), NULL, &future,
+                                            &error);
     if (status == CQLRING_OK)
         status = settle(stage, future, &error);
     if (status == CQLRING_OK)
@@ -89,7 +99,8 @@ bool stage_open(struct stage *stage, const struct stage_options *options)
 {
     char points[200] = "";
     for (uint32_t i = 0; i < stage->node_count; i++)
-        (void)snprintf(points + strlen(points), sizeof points - strlen(points), "%s10.0.0.%u", i > 0 ? "," : "", i + 1);
+        (void)snprintf(points + strlen(points), sizeof points - strlen(points), "%s10.0.0.%u",
+                       i > 0 ? "," : "", i + 1);
     cqlring_cluster_options cluster = options->cluster;
     cluster.contact_points = points;
     cluster.port = PORT;
@@ -110,7 +121,8 @@ bool stage_open(struct stage *stage, const struct stage_options *options)
     if (status == CQLRING_OK)
         stage->session = cqlring_future_session(future);
     cqlring_future_release(future);
-    return fine(options, status, "session_open", &error) && prepare(stage, options, "INSERT INTO sim.t (k, v) VALUES (?, ?)", &stage->insert) &&
+    return fine(options, status, "session_open", &error) &&
+           prepare(stage, options, "INSERT INTO sim.t (k, v) VALUES (?, ?)", &stage->insert) &&
            prepare(stage, options, "SELECT c, v FROM sim.w WHERE p = ?", &stage->select);
 }
 
@@ -121,7 +133,8 @@ static void one_turn(struct stage *stage)
     static const int64_t waits[] = {0, 1, 100, 5000, 1000000, -1};
     int64_t wait_us = waits[chance_below(&stage->chance, 6)];
     if (wait_us < 0)
-        wait_us = 10000000; /* `for ever` would be right as well, but here a hang shall be told by us */
+        wait_us =
+            10000000; /* `for ever` would be right as well, but here a hang shall be told by us */
     int64_t settled = cqlring_runtime_turn(stage->runtime, wait_us);
     world_check(settled >= 0, "cqlring_runtime_turn refuses");
 }
@@ -144,10 +157,14 @@ void stage_wait(struct stage *stage, cqlring_future *future)
         return;
     }
     while (!cqlring_future_ready(future)) {
-        int64_t wait_us = chance_between(&stage->chance, 1, 500000), begin_us = world.now_us, lost_us = world.lost_us;
+        int64_t wait_us = chance_between(&stage->chance, 1, 500000), begin_us = world.now_us,
+                lost_us = world.lost_us;
         cqlring_status status = cqlring_future_wait(future, wait_us, NULL);
-        world_check(status != CQLRING_TIMEOUT || cqlring_future_ready(future) || world.now_us >= begin_us + wait_us, "a wait of %" PRId64 " us ended early", wait_us);
-        world_check(world.now_us - begin_us <= wait_us + 200000 + (world.lost_us - lost_us), "a wait of %" PRId64 " us took %" PRId64, wait_us, world.now_us - begin_us);
+        world_check(status != CQLRING_TIMEOUT || cqlring_future_ready(future) ||
+                        world.now_us >= begin_us + wait_us,
+                    "a wait of %" PRId64 " us ended early", wait_us);
+        world_check(world.now_us - begin_us <= wait_us + 200000 + (world.lost_us - lost_us),
+                    "a wait of %" PRId64 " us took %" PRId64, wait_us, world.now_us - begin_us);
     }
 }
 
@@ -187,7 +204,8 @@ void stage_close(struct stage *stage)
     stage->insert = stage->select = NULL;
     if (stage->session != NULL && chance_percent(&stage->chance, 70)) {
         int64_t drain_us = chance_percent(&stage->chance, 50) ? 0 : -1;
-        world_check(cqlring_session_close(stage->session, drain_us, &future, NULL) == CQLRING_OK, "the session cannot be closed");
+        world_check(cqlring_session_close(stage->session, drain_us, &future, NULL) == CQLRING_OK,
+                    "the session cannot be closed");
         stage_wait(stage, future);
         cqlring_future_release(future);
     }
@@ -195,7 +213,8 @@ void stage_close(struct stage *stage)
     stage->session = NULL;
     if (stage->cluster != NULL && chance_percent(&stage->chance, 70)) {
         future = NULL;
-        world_check(cqlring_cluster_close(stage->cluster, 0, &future, NULL) == CQLRING_OK, "the cluster cannot be closed");
+        world_check(cqlring_cluster_close(stage->cluster, 0, &future, NULL) == CQLRING_OK,
+                    "the cluster cannot be closed");
         stage_wait(stage, future);
         cqlring_future_release(future);
     }
@@ -205,7 +224,8 @@ void stage_close(struct stage *stage)
 
 void stage_down(struct stage *stage)
 {
-    world_check(cqlring_runtime_destroy(stage->runtime) == CQLRING_OK, "the runtime cannot be destroyed");
+    world_check(cqlring_runtime_destroy(stage->runtime) == CQLRING_OK,
+                "the runtime cannot be destroyed");
     stage->runtime = NULL;
     network_fini();
     node_cluster_stop(stage->nodes);

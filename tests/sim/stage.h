@@ -12,13 +12,13 @@
 struct lane;
 
 struct stage_options {
-    struct node_options node;       /* seed and address are set here */
+    struct node_options node; /* seed and address are set here */
     uint32_t replication;
     struct network_shape network;
     cqlring_runtime_options runtime;
     cqlring_cluster_options cluster;
     cqlring_session_options session;
-    bool quiet;                     /* an open may fail: faults are there from the start */
+    bool quiet; /* an open may fail: faults are there from the start */
 };
 
 struct stage {
@@ -29,11 +29,12 @@ struct stage {
     cqlring_session *session;
     cqlring_prepared *insert, *select;
     int64_t live_before;
-    struct chance chance;           /* how the application's thread waits */
+    struct chance chance; /* how the application's thread waits */
 };
 
 void stage_options_init(struct stage_options *options, uint32_t nodes);
-void stage_nodes(struct stage *stage, const struct stage_options *options);  /* nodes, network, runtime */
+void stage_nodes(struct stage *stage,
+                 const struct stage_options *options); /* nodes, network, runtime */
 /* Everything above them; false when it failed and may (quiet): then there is nothing but what stage_nodes made. */
 bool stage_open(struct stage *stage, const struct stage_options *options);
 /* Run turns until done says so, in whatever way an application can. */
@@ -41,8 +42,8 @@ void stage_drive(struct stage *stage, bool (*done)(void *context), void *context
 void stage_wait(struct stage *stage, cqlring_future *future);
 void stage_run_for(struct stage *stage, int64_t us);
 struct lane *stage_lane(const struct stage *stage);
-uint32_t stage_ops(const struct stage *stage);  /* in use, without the driver's own */
-void stage_close(struct stage *stage);          /* session and cluster, what there is of them */
-void stage_down(struct stage *stage);           /* the rest; faults when anything is left */
+uint32_t stage_ops(const struct stage *stage); /* in use, without the driver's own */
+void stage_close(struct stage *stage);         /* session and cluster, what there is of them */
+void stage_down(struct stage *stage);          /* the rest; faults when anything is left */
 
 #endif

@@ -51,7 +51,10 @@ static void run(struct node_cluster *nodes, const char *cql)
 void store_schema(struct node_cluster *nodes, uint32_t replication)
 {
     char text[200];
-    (void)snprintf(text, sizeof text, "CREATE KEYSPACE sim WITH replication = {'class': 'SimpleStrategy', 'replication_factor': %u}", replication);
+    (void)snprintf(
+        text, sizeof text,
+        "CREATE KEYSPACE sim WITH replication = {'class': 'SimpleStrategy', 'replication_factor': %u}",
+        replication);
     run(nodes, text);
     run(nodes, "CREATE TABLE sim.t (k bigint PRIMARY KEY, v blob)");
     run(nodes, "CREATE TABLE sim.w (p bigint, c int, v blob, PRIMARY KEY (p, c))");
@@ -71,7 +74,8 @@ void store_fill(struct node_cluster *nodes, int64_t partition, uint32_t rows, ui
     for (uint32_t i = 0; i < rows; i++) {
         uint32_t size = store_fill_size(partition, i, size_max);
         store_value(partition * 1000 + i, value, size);
-        int at = sprintf(text, "INSERT INTO sim.w (p, c, v) VALUES (%" PRId64 ", %u, 0x", partition, i);
+        int at = sprintf(text, "INSERT INTO sim.w (p, c, v) VALUES (%" PRId64 ", %u, 0x", partition,
+                         i);
         for (uint32_t j = 0; j < size; j++)
             at += sprintf(text + at, "%02x", value[j]);
         (void)strcpy(text + at, ")");
@@ -83,7 +87,8 @@ void store_fill(struct node_cluster *nodes, int64_t partition, uint32_t rows, ui
 
 /* --- reading past the driver --------------------------------------------------------------------------------------- */
 
-static const uint8_t *ask(struct node_conn *conn, const struct writer *request, struct frame_header *header, uint8_t **answer)
+static const uint8_t *ask(struct node_conn *conn, const struct writer *request,
+                          struct frame_header *header, uint8_t **answer)
 {
     int64_t now = world.now_us;
     node_conn_input(conn, request->data, request->size, now);
@@ -100,11 +105,14 @@ static const uint8_t *ask(struct node_conn *conn, const struct writer *request, 
         size += (size_t)out.size;
         node_conn_consumed(conn, (uint32_t)out.size);
     }
-    world_check(size > 0 && cqr_frame_cut(*answer, (uint32_t)size, PROTO_BODY_MAX, header) == FRAME_WHOLE, "the node does not answer when asked past the driver");
+    world_check(size > 0 &&
+                    cqr_frame_cut(*answer, (uint32_t)size, PROTO_BODY_MAX, header) == FRAME_WHOLE,
+                "the node does not answer when asked past the driver");
     return *answer + PROTO_HEADER_SIZE;
 }
 
-static void rows_read(const struct frame_header *header, const uint8_t *data, void (*row)(int64_t key, cqlring_bytes value, void *context), void *context)
+static void rows_read(const struct frame_header *header, const uint8_t *data,
+                      void (*row)(int64_t key, cqlring_bytes value, void *context), void *context)
 {
     struct dialect dialect = {.version = PROTO_V4};
     cqlring_bytes body = {data, (int32_t)header->body_size};
@@ -112,7 +120,8 @@ static void rows_read(const struct frame_header *header, const uint8_t *data, vo
     struct arena arena;
     struct rows_body rows;
     cqr_arena_init(&arena, 1 << 20);
-    world_check(header->opcode == OPCODE_RESULT && cqr_decode_result_kind(&body, &kind) == CQLRING_OK && kind == RESULT_ROWS &&
+    world_check(header->opcode == OPCODE_RESULT &&
+                    cqr_decode_result_kind(&body, &kind) == CQLRING_OK && kind == RESULT_ROWS &&
                     cqr_decode_rows(&dialect, body, &arena, &rows) == CQLRING_OK,
                 "the node does not tell its rows when asked past the driver");
     struct rows_cursor cursor;
@@ -124,7 +133,8 @@ static void rows_read(const struct frame_header *header, const uint8_t *data, vo
     cqr_arena_fini(&arena);
 }
 
-void store_read(struct node_cluster *nodes, void (*row)(int64_t key, cqlring_bytes value, void *context), void *context)
+void store_read(struct node_cluster *nodes,
+                void (*row)(int64_t key, cqlring_bytes value, void *context), void *context)
 {
     struct dialect dialect = {.version = PROTO_V4};
     node_set_delay(nodes, NODE_ALL, 0, 0);
@@ -134,13 +144,16 @@ void store_read(struct node_cluster *nodes, void (*row)(int64_t key, cqlring_byt
     struct frame_header header;
     struct writer out;
     cqr_writer_init(&out, room, sizeof room);
-    struct string_pair option = {.key = cqlring_text("CQL_VERSION"), .value = cqlring_text("3.0.0")};
+    struct string_pair option = {.key = cqlring_text("CQL_VERSION"),
+                                 .value = cqlring_text("3.0.0")};
     cqr_encode_startup(&out, &dialect, 0, &option, 1);
     (void)ask(conn, &out, &header, &answer);
-    world_check(header.opcode == OPCODE_READY, "node 0 does not start up when asked past the driver");
+    world_check(header.opcode == OPCODE_READY,
+                "node 0 does not start up when asked past the driver");
     cqr_writer_init(&out, room, sizeof room);
     struct query_params params = {.consistency = 1};
-    uint32_t start = cqr_query_begin(&out, &dialect, 0, cqlring_text("SELECT k, v FROM sim.t"), &params);
+    uint32_t start = cqr_query_begin(&out, &dialect, 0, cqlring_text("SELECT k, v FROM sim.t"),
+                                     &params);
     cqr_query_end(&out, &dialect, &params, start);
     const uint8_t *body = ask(conn, &out, &header, &answer);
     rows_read(&header, body, row, context);

@@ -17,6 +17,7 @@ void store_schema(struct node_cluster *nodes, uint32_t replication);
 void store_fill(struct node_cluster *nodes, int64_t partition, uint32_t rows, uint32_t size_max);
 uint32_t store_fill_size(int64_t partition, uint32_t row, uint32_t size_max);
 /* Every row of sim.t. The fault plan must be over; delays end here. */
-void store_read(struct node_cluster *nodes, void (*row)(int64_t key, cqlring_bytes value, void *context), void *context);
+void store_read(struct node_cluster *nodes,
+                void (*row)(int64_t key, cqlring_bytes value, void *context), void *context);
 
 #endif

@@ -69,7 +69,8 @@ static bool run_seed(uint64_t seed, bool twice)
     if (trace != 0 && twice) {
         uint64_t again = run_apart(seed, why, sizeof why);
         if (again != trace && again != 0) {
-            (void)snprintf(why, sizeof why, "two runs differ: %016" PRIx64 " and %016" PRIx64, trace, again);
+            (void)snprintf(why, sizeof why, "two runs differ: %016" PRIx64 " and %016" PRIx64,
+                           trace, again);
             trace = 0;
         }
     }
@@ -111,7 +112,8 @@ int main(int argc, char **argv)
             from = number(argv[++i]);
             count = number(argv[++i]);
         } else {
-            fprintf(stderr, "usage: test_sim [--seed N] [--seeds FROM COUNT] [--verbose] [--plan N]\n");
+            fprintf(stderr,
+                    "usage: test_sim [--seed N] [--seeds FROM COUNT] [--verbose] [--plan N]\n");
             return 2;
         }
     }
@@ -125,6 +127,7 @@ int main(int argc, char **argv)
     uint64_t failed = 0;
     for (uint64_t i = 0; i < count && failed < FAILURES_SHOWN; i++)
         failed += !run_seed(from + i, i % 10 == 0);
-    printf("%" PRIu64 " seeds from %" PRIu64 " on: %" PRIu64 " failed%s\n", count, from, failed, failed == FAILURES_SHOWN ? " (stopped there)" : "");
+    printf("%" PRIu64 " seeds from %" PRIu64 " on: %" PRIu64 " failed%s\n", count, from, failed,
+           failed == FAILURES_SHOWN ? " (stopped there)" : "");
     return failed != 0;
 }

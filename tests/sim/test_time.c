@@ -21,20 +21,21 @@ enum { NODES = 8, TIMES_MAX = 65536 };
 /* --- a plain job -------------------------------------------------------------------------------------------------- */
 
 static struct {
-    uint64_t rows, given;             /* the source's */
+    uint64_t rows, given; /* the source's */
     uint32_t size;
-    uint64_t done, failed, timeouts;  /* the sink's */
-    int64_t last_us;                  /* when the last outcome came */
-    int64_t sent_us[TIMES_MAX];       /* when requests of it went out */
+    uint64_t done, failed, timeouts; /* the sink's */
+    int64_t last_us;                 /* when the last outcome came */
+    int64_t sent_us[TIMES_MAX];      /* when requests of it went out */
     uint64_t sent;
-    uint32_t under_way[NODES];        /* by node: sent and not answered */
+    uint32_t under_way[NODES]; /* by node: sent and not answered */
     uint32_t under_way_max[NODES];
     uint8_t key[256][8];
     uint8_t value[4096];
     cqlring_bytes cells[256][2];
 } job;
 
-static int32_t next(cqlring_row *rows, uint32_t capacity, int64_t now_us, int64_t *wake_at_us, cqlring_error *error, void *context)
+static int32_t next(cqlring_row *rows, uint32_t capacity, int64_t now_us, int64_t *wake_at_us,
+                    cqlring_error *error, void *context)
 {
     (void)now_us, (void)wake_at_us, (void)error, (void)context;
     world.activity++;
@@ -81,7 +82,8 @@ static void reply_seen(uint32_t node, uint8_t opcode, bool has_key, int64_t key)
 
 static struct stage stage;
 static struct stage_options stage_options;
-static const cqlring_execution idempotent = {.struct_size = sizeof idempotent, .idempotent = CQLRING_YES};
+static const cqlring_execution idempotent = {.struct_size = sizeof idempotent,
+                                             .idempotent = CQLRING_YES};
 
 static void begin(uint32_t nodes)
 {
@@ -115,7 +117,9 @@ static cqlring_future *job_begin(uint64_t rows, const cqlring_job_options *optio
     cqlring_future *future = NULL;
     cqlring_error error;
     job.rows = rows;
-    ck_assert_msg(cqlring_execute_concurrent(stage.session, &stage.insert, 1, &source, &sink, 1, options, &future, &error) == CQLRING_OK, "%s", error.message);
+    ck_assert_msg(cqlring_execute_concurrent(stage.session, &stage.insert, 1, &source, &sink, 1,
+                                             options, &future, &error) == CQLRING_OK,
+                  "%s", error.message);
     return future;
 }
 
@@ -131,7 +135,11 @@ static cqlring_future *execute(int64_t key, const cqlring_execution *execution)
     uint8_t bytes[8];
     cqr_store_u64(bytes, (uint64_t)key);
     cqlring_bytes cells[2] = {{bytes, 8}, {bytes, 8}};
-    cqlring_request request = {.session = stage.session, .prepared = stage.insert, .values = cells, .value_count = 2, .execution = execution};
+    cqlring_request request = {.session = stage.session,
+                               .prepared = stage.insert,
+                               .values = cells,
+                               .value_count = 2,
+                               .execution = execution};
     cqlring_future *future = NULL;
     cqlring_error error;
     ck_assert_msg(cqlring_execute(&request, &future, &error) == CQLRING_OK, "%s", error.message);
@@ -140,7 +148,8 @@ static cqlring_future *execute(int64_t key, const cqlring_execution *execution)
 
 static void within(int64_t value, int64_t low, int64_t high)
 {
-    ck_assert_msg(value >= low && value <= high, "%" PRId64 " is not between %" PRId64 " and %" PRId64, value, low, high);
+    ck_assert_msg(value >= low && value <= high,
+                  "%" PRId64 " is not between %" PRId64 " and %" PRId64, value, low, high);
 }
 
 /* --- rates -------------------------------------------------------------------------------------------------------- */
@@ -153,11 +162,13 @@ START_TEST(a_row_rate_is_kept_within_one_percent)
     up();
     double rate = rates[_i];
     uint64_t rows = (uint64_t)(rate * 3) > 60000 ? 60000 : (uint64_t)(rate * 3);
-    cqlring_job_options options = {.struct_size = sizeof options, .rows_per_s = rate, .window = 1024};
+    cqlring_job_options options = {
+        .struct_size = sizeof options, .rows_per_s = rate, .window = 1024};
     job_finish(job_begin(rows, &options));
     double seconds = (double)(job.sent_us[rows - 1] - job.sent_us[0]) / 1e6;
     double reached = (double)(rows - 1) / seconds;
-    ck_assert_msg(reached >= rate * 0.99 && reached <= rate * 1.01, "%.1f rows/s instead of %.1f", reached, rate);
+    ck_assert_msg(reached >= rate * 0.99 && reached <= rate * 1.01, "%.1f rows/s instead of %.1f",
+                  reached, rate);
     down();
 }
 END_TEST
@@ -170,7 +181,8 @@ START_TEST(a_byte_rate_is_kept_within_one_percent)
     cqlring_job_options options = {.struct_size = sizeof options, .bytes_per_s = 500000};
     job_finish(job_begin(2000, &options));
     double reached = 1999 * 996.0 / ((double)(job.sent_us[1999] - job.sent_us[0]) / 1e6);
-    ck_assert_msg(reached >= 495000 && reached <= 505000, "%.0f bytes/s instead of 500000", reached);
+    ck_assert_msg(reached >= 495000 && reached <= 505000, "%.0f bytes/s instead of 500000",
+                  reached);
     down();
 }
 END_TEST
@@ -212,7 +224,8 @@ START_TEST(a_request_times_out_at_its_time_and_not_before)
         stage_wait(&stage, future);
         const cqlring_completion *completion = cqlring_future_completion(future);
         ck_assert_int_eq(completion->status, CQLRING_TIMEOUT);
-        within(completion->received_us - begin_us, timeouts[i], timeouts[i] + 10000); /* two ticks of the wheel */
+        within(completion->received_us - begin_us, timeouts[i],
+               timeouts[i] + 10000); /* two ticks of the wheel */
         ck_assert(completion->flags & CQLRING_COMPLETION_MAYBE_APPLIED);
         cqlring_future_release(future);
     }
@@ -256,7 +269,8 @@ START_TEST(reconnects_back_off_from_50_ms_to_10_s)
     network_crash(0, INT64_C(1000000000));
     uint64_t connects = network_counts.connects;
     stage_run_for(&stage, 100000);
-    within((int64_t)(network_counts.connects - connects), 2, 8); /* two links: at once, after 50 ms, 100 ms */
+    within((int64_t)(network_counts.connects - connects), 2,
+           8); /* two links: at once, after 50 ms, 100 ms */
     stage_run_for(&stage, 30000000);
     connects = network_counts.connects;
     stage_run_for(&stage, 100000000); /* by now each tries every 10 s ± 15 % */
@@ -273,7 +287,8 @@ START_TEST(a_silent_node_is_suspect_after_2_s_and_trusted_at_its_first_byte)
     begin(2);
     stage_options.replication = 2;
     up();
-    cqlring_job_options options = {.struct_size = sizeof options, .window = 64, .rows_per_s = 500, .execution = &idempotent};
+    cqlring_job_options options = {
+        .struct_size = sizeof options, .window = 64, .rows_per_s = 500, .execution = &idempotent};
     cqlring_future *future = job_begin(12000, &options);
     stage_run_for(&stage, 1000000);
     network_freeze(1, 4000000);
@@ -308,7 +323,8 @@ START_TEST(half_of_the_window_waits_on_a_frozen_node_and_the_rest_goes_on)
     stage_options.replication = 3;
     stage_options.cluster.suspect_after_us = -1; /* so that nothing but the window protects */
     up();
-    cqlring_job_options options = {.struct_size = sizeof options, .window = 100, .execution = &idempotent};
+    cqlring_job_options options = {
+        .struct_size = sizeof options, .window = 100, .execution = &idempotent};
     cqlring_future *future = job_begin(UINT32_MAX, &options);
     stage_run_for(&stage, 100000);
     network_freeze(1, 2000000);
@@ -316,7 +332,8 @@ START_TEST(half_of_the_window_waits_on_a_frozen_node_and_the_rest_goes_on)
     uint64_t before = job.done;
     stage_run_for(&stage, 1000000);
     ck_assert_uint_le(job.under_way_max[1], 50);
-    ck_assert_uint_gt(job.done - before, 10000); /* 50 rows each round trip of 0.4 ms would be 125 000 */
+    ck_assert_uint_gt(job.done - before,
+                      10000); /* 50 rows each round trip of 0.4 ms would be 125 000 */
     cqlring_future_cancel(future);
     stage_wait(&stage, future);
     cqlring_future_release(future);
@@ -334,7 +351,8 @@ START_TEST(a_heartbeat_goes_out_after_30_s_of_silence_and_an_idle_session_sleeps
     ck_assert_uint_eq(network_counts.sends, sends);
     ck_assert_uint_le(network_counts.waits - waits, 4);
     stage_run_for(&stage, 10000000);
-    ck_assert_uint_eq(network_counts.sends, sends + 2); /* the control connection, and the session's */
+    ck_assert_uint_eq(network_counts.sends,
+                      sends + 2); /* the control connection, and the session's */
     down();
 }
 END_TEST
@@ -370,10 +388,14 @@ START_TEST(nothing_expires_whose_reply_waits_in_the_socket_after_a_gap)
     stage_options.node.delay_us = 40000;
     up();
     bool is_long = (_i & 1) != 0;
-    cqlring_execution how = {.struct_size = sizeof how, .timeout_us = is_long ? 20000000 : 1000000, .idempotent = is_long ? CQLRING_YES : CQLRING_NO};
-    cqlring_job_options options = {.struct_size = sizeof options, .window = 200, .execution = &how, .rows_per_s = 10000};
+    cqlring_execution how = {.struct_size = sizeof how,
+                             .timeout_us = is_long ? 20000000 : 1000000,
+                             .idempotent = is_long ? CQLRING_YES : CQLRING_NO};
+    cqlring_job_options options = {
+        .struct_size = sizeof options, .window = 200, .execution = &how, .rows_per_s = 10000};
     for (int i = 1; i < 6; i++)
-        world_later(i * 333000 + (i - 1) * 30000000, stand_still, (_i & 2) != 0 ? &stage : NULL, 30000000);
+        world_later(i * 333000 + (i - 1) * 30000000, stand_still, (_i & 2) != 0 ? &stage : NULL,
+                    30000000);
     job_finish(job_begin(20000, &options));
     ck_assert_uint_eq(job.timeouts, 0);
     ck_assert_uint_eq(job.failed, 0);
@@ -404,11 +426,13 @@ START_TEST(a_full_window_goes_out_in_few_sends)
 {
     begin(1);
     up();
-    cqlring_job_options options = {.struct_size = sizeof options, .window = 512, .execution = &idempotent};
+    cqlring_job_options options = {
+        .struct_size = sizeof options, .window = 512, .execution = &idempotent};
     uint64_t sends = network_counts.sends, wakes = network_counts.wakes;
     job_finish(job_begin(50000, &options));
     ck_assert_uint_le(network_counts.sends - sends, 50000 / 64);
-    ck_assert_uint_le(network_counts.wakes - wakes, 10); /* nobody sleeps while its own thread works */
+    ck_assert_uint_le(network_counts.wakes - wakes,
+                      10); /* nobody sleeps while its own thread works */
     down();
 }
 END_TEST
@@ -426,7 +450,8 @@ int main(void)
     tcase_add_test(tcase, reconnects_back_off_from_50_ms_to_10_s);
     tcase_add_test(tcase, a_silent_node_is_suspect_after_2_s_and_trusted_at_its_first_byte);
     tcase_add_test(tcase, half_of_the_window_waits_on_a_frozen_node_and_the_rest_goes_on);
-    tcase_add_test(tcase, a_heartbeat_goes_out_after_30_s_of_silence_and_an_idle_session_sleeps_otherwise);
+    tcase_add_test(tcase,
+                   a_heartbeat_goes_out_after_30_s_of_silence_and_an_idle_session_sleeps_otherwise);
     tcase_add_test(tcase, a_connection_that_does_not_answer_its_heartbeat_is_replaced);
     tcase_add_loop_test(tcase, nothing_expires_whose_reply_waits_in_the_socket_after_a_gap, 0, 4);
     tcase_add_test(tcase, what_has_no_reply_expires_after_a_gap);

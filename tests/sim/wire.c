@@ -18,9 +18,9 @@ struct bytes {
 };
 
 struct direction {
-    struct bytes torn;      /* what is not yet whole */
-    struct bytes assembly;  /* an envelope over several segments */
-    bool framed;            /* segments (v5, behind the STARTUP exchange) */
+    struct bytes torn;     /* what is not yet whole */
+    struct bytes assembly; /* an envelope over several segments */
+    bool framed;           /* segments (v5, behind the STARTUP exchange) */
 };
 
 /* What an unanswered request was. */
@@ -33,7 +33,7 @@ struct wire {
     uint32_t link, node;
     uint8_t version;
     bool lz4;
-    bool blind;             /* damaged by the fault plan: nothing that follows can be trusted */
+    bool blind; /* damaged by the fault plan: nothing that follows can be trusted */
     uint32_t open;
     struct direction up, down;
     struct asked *streams;
@@ -98,10 +98,12 @@ static void startup_seen(struct wire *wire, cqlring_bytes body)
 {
     struct dialect dialect = dialect_of(wire);
     struct request request;
-    world_check(cqr_decode_request(&dialect, OPCODE_STARTUP, 0, body, &request) == CQLRING_OK, "link %u: a STARTUP that cannot be read", wire->link);
+    world_check(cqr_decode_request(&dialect, OPCODE_STARTUP, 0, body, &request) == CQLRING_OK,
+                "link %u: a STARTUP that cannot be read", wire->link);
     cqlring_bytes key, value;
     for (uint32_t i = 0; i < request.map_count; i++) {
-        if (cqr_next_string(&request.map, &key) != CQLRING_OK || cqr_next_string(&request.map, &value) != CQLRING_OK)
+        if (cqr_next_string(&request.map, &key) != CQLRING_OK ||
+            cqr_next_string(&request.map, &value) != CQLRING_OK)
             return;
         if (key.size == 11 && memcmp(key.data, "COMPRESSION", 11) == 0)
             wire->lz4 = value.size == 3 && memcmp(value.data, "lz4", 3) == 0;
@@ -113,23 +115,28 @@ static void request_seen(struct wire *wire, const struct frame_header *header, c
     world_check(!header->response, "link %u: the driver sent a response", wire->link);
     world_check(header->stream >= 0, "link %u: a request on stream %d", wire->link, header->stream);
     struct asked *asked = &wire->streams[header->stream];
-    world_check(!asked->open, "link %u: stream %d is used again before its answer", wire->link, header->stream);
+    world_check(!asked->open, "link %u: stream %d is used again before its answer", wire->link,
+                header->stream);
     *asked = (struct asked){.open = true};
     wire->open++;
     wire->version = header->version;
-    struct wire_request seen = {.link = wire->link, .node = wire->node, .opcode = header->opcode, .stream = header->stream};
+    struct wire_request seen = {
+        .link = wire->link, .node = wire->node, .opcode = header->opcode, .stream = header->stream};
     if (header->opcode == OPCODE_STARTUP) {
         startup_seen(wire, body);
         wire->up.framed = header->version >= PROTO_V5;
     } else if (header->opcode == OPCODE_EXECUTE) {
         struct dialect dialect = dialect_of(wire);
         struct request request;
-        world_check(cqr_decode_request(&dialect, header->opcode, header->flags, body, &request) == CQLRING_OK, "link %u: an EXECUTE that cannot be read", wire->link);
+        world_check(cqr_decode_request(&dialect, header->opcode, header->flags, body, &request) ==
+                        CQLRING_OK,
+                    "link %u: an EXECUTE that cannot be read", wire->link);
         seen.has_timestamp = request.params.has_timestamp;
         seen.timestamp_us = request.params.timestamp_us;
         seen.values_size = (uint32_t)request.values.size;
         cqlring_bytes value;
-        if (request.value_count > 0 && cqr_next_value(&request.values, &value) == CQLRING_OK && value.size == 8) {
+        if (request.value_count > 0 && cqr_next_value(&request.values, &value) == CQLRING_OK &&
+            value.size == 8) {
             seen.has_key = true;
             seen.key = (int64_t)cqr_load_u64(value.data);
         }
@@ -142,7 +149,8 @@ static void request_seen(struct wire *wire, const struct frame_header *header, c
 
 static void reply_seen(struct wire *wire, const struct frame_header *header)
 {
-    if (wire->version >= PROTO_V5 && !wire->down.framed && (header->opcode == OPCODE_READY || header->opcode == OPCODE_AUTHENTICATE))
+    if (wire->version >= PROTO_V5 && !wire->down.framed &&
+        (header->opcode == OPCODE_READY || header->opcode == OPCODE_AUTHENTICATE))
         wire->down.framed = true;
     if (header->stream < 0)
         return;
@@ -155,7 +163,8 @@ static void reply_seen(struct wire *wire, const struct frame_header *header)
         wire_on_reply(wire->node, header->opcode, asked->has_key, asked->key);
 }
 
-static void envelope_seen(struct wire *wire, bool up, const struct frame_header *header, const uint8_t *body)
+static void envelope_seen(struct wire *wire, bool up, const struct frame_header *header,
+                          const uint8_t *body)
 {
     if (!up) {
         reply_seen(wire, header);
@@ -165,9 +174,12 @@ static void envelope_seen(struct wire *wire, bool up, const struct frame_header 
     uint8_t *unpacked = NULL;
     if ((header->flags & FLAG_COMPRESSED) != 0 && header->version < PROTO_V5) {
         uint32_t size = 0;
-        world_check(wire->lz4 && cqr_lz4_body_size(body, header->body_size, PROTO_BODY_MAX, &size) == CQLRING_OK, "link %u: a compressed request out of place", wire->link);
+        world_check(wire->lz4 && cqr_lz4_body_size(body, header->body_size, PROTO_BODY_MAX,
+                                                   &size) == CQLRING_OK,
+                    "link %u: a compressed request out of place", wire->link);
         unpacked = check_memory(malloc(size + 1));
-        world_check(cqr_lz4_decompress_body(body, header->body_size, unpacked, size) == CQLRING_OK, "link %u: a compressed request that cannot be unpacked", wire->link);
+        world_check(cqr_lz4_decompress_body(body, header->body_size, unpacked, size) == CQLRING_OK,
+                    "link %u: a compressed request that cannot be unpacked", wire->link);
         bytes = (cqlring_bytes){unpacked, (int32_t)size};
     }
     request_seen(wire, header, bytes);
@@ -202,11 +214,13 @@ static uint32_t envelopes(struct wire *wire, bool up, const uint8_t *data, uint3
     return at;
 }
 
-static void payload_seen(struct wire *wire, bool up, const uint8_t *data, uint32_t size, bool self_contained)
+static void payload_seen(struct wire *wire, bool up, const uint8_t *data, uint32_t size,
+                         bool self_contained)
 {
     struct direction *direction = up ? &wire->up : &wire->down;
     if (self_contained) {
-        if (direction->assembly.size > 0 || (envelopes(wire, up, data, size) != size && !wire->blind))
+        if (direction->assembly.size > 0 ||
+            (envelopes(wire, up, data, size) != size && !wire->blind))
             damaged(wire, up, "a self-contained segment that is none");
         return;
     }
@@ -233,7 +247,8 @@ static uint32_t segments(struct wire *wire, bool up, const uint8_t *data, uint32
         const uint8_t *payload = data + at + header.header_size;
         if (wire->lz4 && header.uncompressed_size > 0) {
             uint8_t *unpacked = check_memory(malloc(header.uncompressed_size));
-            if (cqr_lz4_decompress_raw(payload, header.wire_size, unpacked, header.uncompressed_size) != CQLRING_OK)
+            if (cqr_lz4_decompress_raw(payload, header.wire_size, unpacked,
+                                       header.uncompressed_size) != CQLRING_OK)
                 damaged(wire, up, "a segment that cannot be unpacked");
             else
                 payload_seen(wire, up, unpacked, header.uncompressed_size, header.self_contained);
@@ -253,7 +268,8 @@ static void feed(struct wire *wire, bool up, const void *data, uint32_t size)
     uint32_t used = 0;
     while (!wire->blind && used < direction->torn.size) {
         bool framed = direction->framed;
-        uint32_t took = (framed ? segments : envelopes)(wire, up, direction->torn.data + used, direction->torn.size - used);
+        uint32_t took = (framed ? segments : envelopes)(wire, up, direction->torn.data + used,
+                                                        direction->torn.size - used);
         used += took;
         if (direction->framed == framed)
             break;

@@ -14,7 +14,7 @@ struct wire_request {
     uint32_t link, node;
     uint8_t opcode;
     int16_t stream;
-    bool has_key;            /* EXECUTE whose first value is a bigint */
+    bool has_key; /* EXECUTE whose first value is a bigint */
     int64_t key;
     bool has_timestamp;
     int64_t timestamp_us;

@@ -91,7 +91,8 @@ void world_trace(const char *what, uint64_t a, uint64_t b, uint64_t c)
     world.trace = mix(hash ^ c);
     world.steps++;
     if (world.verbose)
-        printf("%11.6f  %-10s %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", (double)world.now_us / 1e6, what, a, b, c);
+        printf("%11.6f  %-10s %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", (double)world.now_us / 1e6,
+               what, a, b, c);
 }
 
 void world_trace_bytes(const char *what, uint64_t a, const void *data, uint64_t size)
@@ -111,12 +112,16 @@ void world_trace_bytes(const char *what, uint64_t a, const void *data, uint64_t 
 
 /* --- errands ----------------------------------------------------------------------------------------------------- */
 
-void world_later(int64_t in_us, void (*call)(void *context, uint64_t argument), void *context, uint64_t argument)
+void world_later(int64_t in_us, void (*call)(void *context, uint64_t argument), void *context,
+                 uint64_t argument)
 {
     struct errand *errand = malloc(sizeof *errand);
     if (errand == NULL)
         abort();
-    *errand = (struct errand){.at_us = world.now_us + (in_us > 0 ? in_us : 0), .call = call, .context = context, .argument = argument};
+    *errand = (struct errand){.at_us = world.now_us + (in_us > 0 ? in_us : 0),
+                              .call = call,
+                              .context = context,
+                              .argument = argument};
     struct errand **at = &world.errands;
     while (*at != NULL && (*at)->at_us <= errand->at_us)
         at = &(*at)->next;

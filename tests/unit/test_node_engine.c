@@ -469,6 +469,19 @@ START_TEST(errors_are_cassandras)
     fails("INSERT INTO system.local (key) VALUES ('x')", 0x2100, "not user-modifiable");
     fails("DROP KEYSPACE system", 0x2100, "not user-modifiable");
     fails("USE nope", 0x2200, "does not exist");
+    fails("CREATE TABLE b (k int PRIMARY KEY, v 'com.\xFF')", 0x000A, "UTF8");
+    static char text[60000] = "CREATE TABLE w (";
+    for (int i = 0; i < 2001; ++i)
+        (void)snprintf(text + strlen(text), 32, "c%d int, ", i);
+    fails(strcat(text, "PRIMARY KEY (c0))"), 0x2200, "At most 2000 columns");
+    strcpy(text, "CREATE TABLE w (k int, PRIMARY KEY (k");
+    for (int i = 0; i < 40; ++i)
+        strcat(text, ", k");
+    fails(strcat(text, "))"), 0x2200, "A key has at most 32 parts");
+    memset(text, 0, sizeof text);
+    strcpy(text, "CREATE TABLE ");
+    memset(text + 13, 'x', 49);
+    fails(strcat(text, " (k int PRIMARY KEY)"), 0x2200, "48 characters");
     run("CREATE TABLE e (k text PRIMARY KEY)");
     fails("INSERT INTO e (k) VALUES ('')", 0x2200, "Key may not be empty");
 }
