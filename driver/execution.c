@@ -2,9 +2,7 @@
 
 /* Single requests: how they are to run, posted to a lane, started and finished there. What they carry is in body.c. */
 
-#include <assert.h>
-#include <stdio.h>
-#include <string.h>
+#include <stddef.h>
 
 #include "driver/execution.h"
 #include "driver/fork.h"
