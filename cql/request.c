@@ -311,6 +311,60 @@ void cqr_execute_end(struct writer *writer, const struct dialect *dialect,
     cqr_store_u32(envelope + 5, size - PROTO_HEADER_SIZE);
 }
 
+bool cqr_execute_head_make(struct execute_head *head, const struct dialect *dialect,
+                           cqlring_bytes id, cqlring_bytes result_metadata_id,
+                           const struct query_params *params)
+{
+    if (!is_plain(params) || (dialect->extensions & EXT_TABLETS_V2) != 0)
+        return false;
+    struct query_params plain = *params;
+    plain.has_values = true;
+    plain.has_timestamp = false; /* each row's own matter */
+    struct writer writer;
+    cqr_writer_init(&writer, head->bytes, EXECUTE_HEAD_MAX);
+    cqr_execute_begin(&writer, dialect, 0, id, result_metadata_id, &plain);
+    head->size = writer.size;
+    head->page_size = plain.page_size;
+    return !writer.failed;
+}
+
+uint32_t cqr_execute_row(uint8_t *const envelope, const struct execute_head *head, int16_t stream,
+                         int64_t timestamp_us, const cqlring_bytes *cells, uint32_t count,
+                         uint32_t *values_size)
+{
+    memcpy(envelope, head->bytes, EXECUTE_HEAD_MAX); /* all of it: four moves */
+    cqr_store_u16(envelope + 2, (uint16_t)stream);
+    uint8_t *const values = envelope + head->size;
+    uint8_t *at = values;
+    cqr_store_u16(at, (uint16_t)count);
+    at += 2;
+    for (const cqlring_bytes *cell = cells, *end = cells + count; cell < end; ++cell) {
+        const size_t size = (uint32_t)cell->size;
+        cqr_store_u32(at, (uint32_t)size);
+        at += 4;
+        if (LIKELY(size <= SMALL_SIZE)) {
+            store_small(at, cell->data, size);
+            at += size;
+        } else if (size <= INT32_MAX) { /* else null or unset, as an unsigned number */
+            memcpy(at, cell->data, size);
+            at += size;
+        }
+    }
+    *values_size = (uint32_t)(at - values);
+    if (head->page_size > 0) {
+        cqr_store_u32(at, (uint32_t)head->page_size);
+        at += 4;
+    }
+    if (timestamp_us != INT64_MIN) {
+        values[-1] |= QUERY_TIMESTAMP; /* the flags, big-endian, are the last of the head */
+        cqr_store_u64(at, (uint64_t)timestamp_us);
+        at += 8;
+    }
+    const uint32_t size = (uint32_t)(at - envelope);
+    cqr_store_u32(envelope + 5, size - PROTO_HEADER_SIZE);
+    return size;
+}
+
 uint32_t cqr_query_begin(struct writer *writer, const struct dialect *dialect, int16_t stream,
                          cqlring_bytes cql, const struct query_params *params)
 {

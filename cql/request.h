@@ -52,6 +52,23 @@ void cqr_encode_prepare(struct writer *writer, const struct dialect *dialect, in
 /* EXECUTE. result_metadata_id is written only where the dialect has it. Returns where the envelope starts. */
 uint32_t cqr_execute_begin(struct writer *writer, const struct dialect *dialect, int16_t stream, cqlring_bytes id,
                            cqlring_bytes result_metadata_id, const struct query_params *params);
+
+/* What stands before the values of an EXECUTE with plain params: the same for all rows of a statement on connections of one
+   dialect, so it is made once, copied and patched. */
+enum { EXECUTE_HEAD_MAX = 64 };
+struct execute_head {
+    uint32_t size;
+    int32_t page_size;
+    uint8_t bytes[EXECUTE_HEAD_MAX];
+};
+/* False: not for these params, this dialect or ids so long; it takes begin, values and end. */
+bool cqr_execute_head_make(struct execute_head *head, const struct dialect *dialect, cqlring_bytes id, cqlring_bytes result_metadata_id,
+                           const struct query_params *params);
+/* The whole envelope; returns its size. Its values begin at head->size. The caller knows that there is room for
+   CQR_EXECUTE_AROUND + the values with their count. timestamp_us INT64_MIN: none. */
+enum { CQR_EXECUTE_AROUND = EXECUTE_HEAD_MAX + 4 + 8 };
+uint32_t cqr_execute_row(uint8_t *at, const struct execute_head *head, int16_t stream, int64_t timestamp_us, const cqlring_bytes *cells,
+                         uint32_t count, uint32_t *values_size);
 uint32_t cqr_query_begin(struct writer *writer, const struct dialect *dialect, int16_t stream, cqlring_bytes cql, const struct query_params *params);
 /* The values: [short count] and count × [value]. Cells with size < 0 are null (-1) or unset (-2). */
 void cqr_put_values(struct writer *writer, const cqlring_bytes *cells, uint32_t count);

@@ -461,11 +461,9 @@ void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info)
     info->is_suspect = atomic_load_explicit(&node->suspects, memory_order_relaxed) > 0;
 }
 
-int64_t cqr_cluster_timestamp(struct lane *lane, struct cqlring_cluster *cluster)
+int64_t cqr_cluster_timestamps(struct lane *lane, struct cqlring_cluster *cluster)
 {
     /* microseconds of the turn's wall clock, made unique and rising: a lane takes a run of them at a time (decision 29) */
-    if (lane->stamp_cluster == cluster && lane->stamp_next < lane->stamp_end && lane->stamp_turn == lane->now_us)
-        return lane->stamp_next++;
     enum { RUN = 256 };
     int64_t wall = lane->net->call->wall_us(lane->net);
     int64_t last = atomic_load_explicit(&cluster->timestamp_last_us, memory_order_relaxed), first;

@@ -187,10 +187,18 @@ void cqr_conn_command(struct conn *conn, unsigned bits); /* submitter */
 
 /* conn_writer.c, submitter */
 enum write_result { WRITE_OK, WRITE_FULL, WRITE_TOO_LARGE, WRITE_NO_MEMORY };
-/* Room for one more request of about `size` bytes? Cheap; asked before a row is encoded. */
-bool cqr_writer_has_room(const struct conn *conn);
-/* Frame op's request (values from cells when given, else from op->values) into the send block, give it a stream and a slot. */
+/* Frame op's request (values from cells when given, op->values_size bytes with their count, else from op->values) into the
+   send block, give it a stream and a slot. */
 enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, int64_t now_us);
+/* How the EXECUTEs of one version begin on connections of one dialect; all zero before the first. */
+struct row_head {
+    const struct statement_version *version;
+    uint8_t protocol, extensions, frame_flags;
+    struct execute_head head;
+};
+/* The same for a job's row, where cqr_writer_has_room has said yes. head is the caller's, for rows of one plan; made anew when
+   it does not fit. */
+enum write_result cqr_writer_put_row(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, struct row_head *head, int64_t now_us);
 void cqr_writer_flush(struct conn *conn);       /* seal and send; at the end of a turn, or at 64 KiB */
 void cqr_writer_writable(struct conn *conn);
 /* After DOWN: whose words say why, the writer's (shut_text) or the reader's (down_text)? */
@@ -205,7 +213,30 @@ bool cqr_writer_was_sent(const struct conn *conn, const struct op *op);
 void cqr_writer_answered(struct conn *conn);    /* one less is in flight */
 void cqr_writer_stream_free(struct conn *conn, uint16_t stream);
 void cqr_writer_fini(struct conn *conn);        /* before goodbye: gives back blocks, disarms timers */
-void cqr_values_release(struct lane *lane, struct op *op); /* the op is settled: its values may go */
+void cqr_block_loosened(struct lane *lane, struct send_block *block); /* it holds less than before, and nobody fills or sends it */
+static inline void cqr_values_detach(struct op *op)
+{
+    struct send_block *block = op->values_block;
+    if (op->block_next != NULL)
+        op->block_next->block_link = op->block_link;
+    *op->block_link = op->block_next;
+    op->block_next = NULL;
+    op->block_link = NULL;
+    block->live_ops--;
+    block->live_bytes -= op->values_size;
+    op->values_block = NULL;
+}
+/* The op is settled: its values may go. */
+static inline void cqr_values_release(struct lane *lane, struct op *op)
+{
+    struct send_block *block = op->values_block;
+    if (block == NULL)
+        return;
+    cqr_values_detach(op);
+    op->values = NULL;
+    if (!block->open && block->spans == 0)
+        cqr_block_loosened(lane, block);
+}
 
 /* conn_reader.c, reactor */
 void cqr_reader_command(struct conn *conn, unsigned bits);

@@ -314,6 +314,53 @@ static void refuse_large(struct conn *conn, const struct frame_header *header)
                         header->body_size, frame_max(conn));
 }
 
+/* The stream's slot held no op that waits. */
+static void slot_odd(struct conn *conn, uint16_t stream, uintptr_t word)
+{
+    if (word == SLOT_EMPTY) {
+        cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s answered on stream %d, on which nothing was asked", conn->text, stream);
+    } else if (word == SLOT_ORPHAN) {
+        struct completion *entry = cqr_reactor_stage(conn->lane, COMPLETION_STREAM_FREE, conn);
+        entry->stream = stream;
+    } /* else SLOT_GONE: dropped */
+}
+
+/* A run of plain VOIDs, which is what writes are answered with: compared as two words each, no header taken apart. Ends at the
+   first envelope that is anything else or not whole. Returns where. */
+static uint32_t voids_take(struct conn *conn, const struct block *block, uint32_t at, uint32_t end)
+{
+    enum { WHOLE = PROTO_HEADER_SIZE + 4 };
+    static const uint8_t rest[8] = {0, 0, 0, 4, 0, 0, 0, RESULT_VOID}; /* body size, kind of result */
+    const uint8_t begin[8] = {conn->dialect.version | 0x80, 0, 0, 0, OPCODE_RESULT}, mask[8] = {0xFF, 0xFF, 0, 0, 0xFF};
+    uint64_t begin_wanted, begin_mask, rest_wanted;
+    memcpy(&begin_wanted, begin, 8);
+    memcpy(&begin_mask, mask, 8);
+    memcpy(&rest_wanted, rest, 8);
+    if (conn->reader.state != READER_UP)
+        return at;
+    struct ring *ring = &conn->lane->completions;
+    uint32_t from = at;
+    for (; end - at >= WHOLE; at += WHOLE) {
+        uint64_t head, tail;
+        memcpy(&head, block->data + at, 8);
+        memcpy(&tail, block->data + at + 5, 8);
+        uint16_t stream = cqr_load_u16(block->data + at + 2);
+        if ((head & begin_mask) != begin_wanted || tail != rest_wanted || stream >= conn->slot_count)
+            break;
+        /* as in frame_take */
+        uintptr_t word = atomic_exchange_explicit(&conn->slots[stream], SLOT_EMPTY, memory_order_acq_rel);
+        if (word > SLOT_GONE) {
+            *cqr_ring_stage(ring) = (struct completion){.subject = (void *)word, .kind = COMPLETION_VOID};
+            continue;
+        }
+        slot_odd(conn, stream, word);
+        if (conn->reader.state >= READER_DOWN)
+            break;
+    }
+    cqr_count(&conn->lane->reactor_stats.replies, (at - from) / WHOLE);
+    return at;
+}
+
 /* One whole envelope whose body lies in block. */
 static void frame_take(struct conn *conn, struct block *block, uint32_t offset, const struct frame_header *header)
 {
@@ -340,15 +387,8 @@ static void frame_take(struct conn *conn, struct block *block, uint32_t offset, 
     }
     /* acquire: pairs with the submitter's release when it stored the op; release: hands a taken slot back */
     uintptr_t word = atomic_exchange_explicit(&conn->slots[header->stream], SLOT_EMPTY, memory_order_acq_rel);
-    if (word == SLOT_EMPTY) {
-        cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s answered on stream %d, on which nothing was asked", conn->text, header->stream);
-        return;
-    }
-    if (word == SLOT_GONE)
-        return;
-    if (word == SLOT_ORPHAN) {
-        struct completion *entry = cqr_reactor_stage(lane, COMPLETION_STREAM_FREE, conn);
-        entry->stream = (uint16_t)header->stream;
+    if (word <= SLOT_GONE) {
+        slot_odd(conn, (uint16_t)header->stream, word);
         return;
     }
     if (cqr_frame_is_plain_void(header, body)) {
@@ -369,7 +409,10 @@ static void frame_take(struct conn *conn, struct block *block, uint32_t offset, 
 /* Envelopes in block[at, end), whole ones only: what a self-contained segment holds. */
 static void envelopes_take(struct conn *conn, struct block *block, uint32_t at, uint32_t end)
 {
-    while (at < end && conn->reader.state < READER_DOWN) {
+    for (;;) {
+        at = voids_take(conn, block, at, end);
+        if (at == end || conn->reader.state >= READER_DOWN)
+            return;
         struct frame_header header;
         switch (cqr_frame_cut(block->data + at, end - at, frame_max(conn), &header)) {
         case FRAME_BAD:
@@ -468,7 +511,11 @@ static void segment_take(struct conn *conn, struct block *block, uint32_t at, co
 static uint32_t consume(struct conn *conn, struct block *block)
 {
     struct conn_reader *reader = &conn->reader;
-    while (reader->at < block->fill && reader->state < READER_DOWN) {
+    for (;;) {
+        if (!reader->handshake.framed)
+            reader->at = voids_take(conn, block, reader->at, block->fill);
+        if (reader->at == block->fill || reader->state >= READER_DOWN)
+            return 0;
         const uint8_t *data = block->data + reader->at;
         uint32_t size = block->fill - reader->at;
         if (!reader->handshake.framed) {
@@ -506,7 +553,6 @@ static uint32_t consume(struct conn *conn, struct block *block)
         reader->at = at + header.wire_size + CQR_SEGMENT_TRAILER_SIZE;
         segment_take(conn, block, at, &header);
     }
-    return 0;
 }
 
 /* ---- reading ---- */

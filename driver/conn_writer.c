@@ -74,19 +74,6 @@ static void values_attach(struct op *op, struct send_block *block, const uint8_t
     block->live_bytes += size;
 }
 
-static void values_detach(struct op *op)
-{
-    struct send_block *block = op->values_block;
-    if (op->block_next != NULL)
-        op->block_next->block_link = op->block_link;
-    *op->block_link = op->block_next;
-    op->block_next = NULL;
-    op->block_link = NULL;
-    block->live_ops--;
-    block->live_bytes -= op->values_size;
-    op->values_block = NULL;
-}
-
 /* Few stragglers must not pin many blocks: move their values together. */
 static void block_squeeze(struct lane *lane, struct send_block *block)
 {
@@ -108,23 +95,16 @@ static void block_squeeze(struct lane *lane, struct send_block *block)
         memcpy(at, op->values, op->values_size);
         target->fill += op->values_size;
         uint32_t size = op->values_size;
-        values_detach(op);
+        cqr_values_detach(op);
         values_attach(op, target, at, size);
     }
 }
 
-void cqr_values_release(struct lane *lane, struct op *op)
+void cqr_block_loosened(struct lane *lane, struct send_block *block)
 {
-    struct send_block *block = op->values_block;
-    if (block == NULL)
-        return;
-    values_detach(op);
-    op->values = NULL;
-    if (!block->open && block->spans == 0) {
-        if (block->live_ops > 0 && block->live_bytes < block->size / 4 && !block->squeezed)
-            block_squeeze(lane, block);
-        block_check(lane, block);
-    }
+    if (block->live_ops > 0 && block->live_bytes < block->size / 4 && !block->squeezed)
+        block_squeeze(lane, block);
+    block_check(lane, block);
 }
 
 /* ---- sealing ---- */
@@ -349,16 +329,6 @@ void cqr_writer_shut(struct conn *conn, cqlring_status status, const char *why)
 
 /* ---- framing ---- */
 
-bool cqr_writer_has_room(const struct conn *conn)
-{
-    const struct conn_writer *writer = &conn->writer;
-    if (writer->state != WRITER_UP || writer->shut || writer->gone || writer->in_flight >= writer->in_flight_max || writer->stream_free == 0)
-        return false;
-    if (writer->span_count > SPANS_MAX - 8)
-        return false;
-    return !writer->blocked || writer->open == NULL || writer->open->fill - writer->open_from < FLUSH_SIZE;
-}
-
 /* An upper bound of everything around the values. */
 static uint64_t size_around(const struct op *op)
 {
@@ -405,6 +375,11 @@ static struct send_block *region_open(struct conn *conn, uint64_t need)
     return block;
 }
 
+static inline bool skips_metadata(const struct conn *conn, const struct op_plan *plan, const struct statement_version *version)
+{
+    return plan->params.skip_metadata && version->result != NULL && version->metadata_id_size > 0 && cqr_dialect_has_metadata_id(&conn->dialect);
+}
+
 static void frame_write(const struct conn *conn, struct op *op, struct writer *out, const cqlring_bytes *cells, uint32_t cell_count,
                         uint32_t *values_at, uint32_t *values_size)
 {
@@ -419,7 +394,7 @@ static void frame_write(const struct conn *conn, struct op *op, struct writer *o
     case OPCODE_EXECUTE: {
         const struct statement_version *version = op->version;
         params.has_values = true;
-        params.skip_metadata = params.skip_metadata && version->result != NULL && version->metadata_id_size > 0 && cqr_dialect_has_metadata_id(&conn->dialect);
+        params.skip_metadata = skips_metadata(conn, op->plan, version);
         start = cqr_execute_begin(out, &conn->dialect, stream, (cqlring_bytes){version->id, version->id_size},
                                   (cqlring_bytes){version->metadata_id, version->metadata_id_size}, &params);
         break;
@@ -469,54 +444,19 @@ void cqr_writer_answered(struct conn *conn)
         mark_dirty(conn); /* nothing to send, but the node's count is published there */
 }
 
-enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, int64_t now_us)
+/* The frame of frame_size bytes, with its values at values_at, is written behind block->fill: it counts as under way. */
+static inline __attribute__((always_inline)) void put_done(struct conn *conn, struct op *op, struct send_block *block, uint32_t frame_size, int64_t now_us)
 {
     struct lane *lane = conn->lane;
     struct conn_writer *writer = &conn->writer;
-    if (!cqr_writer_has_room(conn))
-        return WRITE_FULL;
-    uint64_t need = size_around(op);
-    if (cells != NULL)
-        for (uint32_t i = 0; i < cell_count; i++)
-            need += 4u + (uint64_t)(cells[i].size > 0 ? cells[i].size : 0);
-    else
-        need += op->values_size;
-    if (need > PROTO_BODY_MAX)
-        return WRITE_TOO_LARGE;
-    struct send_block *block = region_open(conn, need);
-    if (block == NULL)
-        return writer->shut ? WRITE_FULL : WRITE_NO_MEMORY;
-
-    op->stream = writer->streams[writer->stream_head];
-    struct writer out;
-    cqr_writer_init(&out, block->data + block->fill, block->size - block->fill - REGION_RESERVE);
-    uint32_t values_at = 0, values_size = 0;
-    frame_write(conn, op, &out, cells, cell_count, &values_at, &values_size);
-    if (out.failed) { /* a string over 65 535 bytes: `need` has been enough for the rest */
-        if (writer->open_ops == 0)
-            block->fill = writer->open_from;
-        return WRITE_TOO_LARGE;
-    }
     if (++writer->stream_head == writer->stream_count)
         writer->stream_head = 0;
     writer->stream_free--;
-
-    if (values_size > 0 && (cells != NULL || op->values_block != NULL)) {
-        struct send_block *old = op->values_block;
-        if (old != NULL) {
-            values_detach(op);
-            if (old != block)
-                block_check(lane, old);
-        }
-        values_attach(op, block, out.data + values_at, values_size);
-    }
-    if (values_size > 0)
-        cqr_count(&lane->stats.copied_down_bytes, values_size);
     op->frame_block = block;
     op->frame_offset = block->fill;
-    op->frame_size = out.size;
+    op->frame_size = frame_size;
     op->seal = writer->seal_next;
-    block->fill += out.size;
+    block->fill += frame_size;
     writer->open_ops++;
 
     op->conn = conn;
@@ -541,6 +481,86 @@ enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring
         cqr_writer_flush(conn);
     else
         mark_dirty(conn);
+}
+
+enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, int64_t now_us)
+{
+    struct lane *lane = conn->lane;
+    struct conn_writer *writer = &conn->writer;
+    if (!cqr_writer_has_room(conn))
+        return WRITE_FULL;
+    uint64_t need = size_around(op) + op->values_size;
+    if (need > PROTO_BODY_MAX)
+        return WRITE_TOO_LARGE;
+    struct send_block *block = region_open(conn, need);
+    if (block == NULL)
+        return writer->shut ? WRITE_FULL : WRITE_NO_MEMORY;
+
+    op->stream = writer->streams[writer->stream_head];
+    struct writer out;
+    cqr_writer_init(&out, block->data + block->fill, block->size - block->fill - REGION_RESERVE);
+    uint32_t values_at = 0, values_size = 0;
+    frame_write(conn, op, &out, cells, cell_count, &values_at, &values_size);
+    if (out.failed) { /* a string over 65 535 bytes: `need` has been enough for the rest */
+        if (writer->open_ops == 0)
+            block->fill = writer->open_from;
+        return WRITE_TOO_LARGE;
+    }
+    if (values_size > 0 && (cells != NULL || op->values_block != NULL)) {
+        struct send_block *old = op->values_block;
+        if (old != NULL) {
+            cqr_values_detach(op);
+            if (old != block)
+                block_check(lane, old);
+        }
+        values_attach(op, block, out.data + values_at, values_size);
+    }
+    if (values_size > 0)
+        cqr_count(&lane->stats.copied_down_bytes, values_size);
+    put_done(conn, op, block, out.size, now_us);
+    return WRITE_OK;
+}
+
+static __attribute__((noinline)) bool head_make(const struct conn *conn, const struct op *op, struct row_head *head)
+{
+    const struct statement_version *version = op->version;
+    const struct dialect *dialect = &conn->dialect;
+    struct query_params params = op->plan->params;
+    params.skip_metadata = skips_metadata(conn, op->plan, version);
+    head->version = NULL;
+    if (!cqr_execute_head_make(&head->head, dialect, (cqlring_bytes){version->id, version->id_size},
+                               (cqlring_bytes){version->metadata_id, version->metadata_id_size}, &params))
+        return false;
+    *head = (struct row_head){version, dialect->version, dialect->extensions, dialect->frame_flags, head->head};
+    return true;
+}
+
+/* What cqr_writer_put does, in a straight line for what nearly all rows are: plain parameters, and room in the open region. */
+enum write_result cqr_writer_put_row(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, struct row_head *head, int64_t now_us)
+{
+    struct conn_writer *writer = &conn->writer;
+    const struct dialect *dialect = &conn->dialect;
+    if ((head->version != op->version || head->protocol != dialect->version || head->extensions != dialect->extensions ||
+         head->frame_flags != dialect->frame_flags) &&
+        !head_make(conn, op, head))
+        return cqr_writer_put(conn, op, cells, cell_count, now_us);
+    uint64_t need = CQR_EXECUTE_AROUND + (uint64_t)op->values_size;
+    if (need > PROTO_BODY_MAX)
+        return WRITE_TOO_LARGE;
+    struct send_block *block = writer->open;
+    if (block == NULL || writer->open_ops == 0 || block->size - block->fill < need + CQR_SEGMENT_HEADER_SIZE + REGION_RESERVE ||
+        block->fill - writer->open_from + need > PROTO_SEGMENT_PAYLOAD_MAX) {
+        block = region_open(conn, need);
+        if (block == NULL)
+            return writer->shut ? WRITE_FULL : WRITE_NO_MEMORY;
+    }
+    op->stream = writer->streams[writer->stream_head];
+    uint8_t *frame = block->data + block->fill;
+    uint32_t values_size;
+    uint32_t size = cqr_execute_row(frame, &head->head, (int16_t)op->stream, op->timestamp_us, cells, cell_count, &values_size);
+    values_attach(op, block, frame + head->head.size, values_size);
+    cqr_count(&conn->lane->stats.copied_down_bytes, values_size);
+    put_done(conn, op, block, size, now_us);
     return WRITE_OK;
 }
 
@@ -585,7 +605,7 @@ static void cut(struct conn *conn, struct op *op, uint32_t *end)
         memcpy(keep->data, op->values, op->values_size);
         keep->fill = op->values_size;
         uint32_t values_size = op->values_size;
-        values_detach(op);
+        cqr_values_detach(op);
         values_attach(op, keep, keep->data, values_size);
         keep->open = false;
         keep->squeezed = true;

@@ -17,6 +17,7 @@
 #include "driver/prepared.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
+#include "serialize/value.h"
 
 enum { QUANTUM = 1024, NODE_NONE = UINT32_MAX };
 static const double BURST_S = 0.01;
@@ -98,7 +99,6 @@ static void page_next(struct lane *lane, struct job_part *part, struct op *op)
 /* The sink has it, or nobody wants it. */
 static void row_accept(struct lane *lane, struct job_part *part, struct op *op)
 {
-    struct job *job = part->job;
     part->done_count--;
     part->bytes -= op->reply_budget;
     op->reply_budget = 0;
@@ -107,8 +107,29 @@ static void row_accept(struct lane *lane, struct job_part *part, struct op *op)
         return;
     }
     list_remove(part, op);
-    add(&job->rows, 1);
+    part->accepted++;
     cqr_op_give(lane, op);
+}
+
+static void accepted_add(struct job_part *part)
+{
+    add(&part->job->rows, part->accepted);
+    part->accepted = 0;
+}
+
+/* It was not as simple as one try: this is counted. */
+static __attribute__((noinline, cold)) void row_trouble(struct job *job, struct op *op)
+{
+    if (op->tries > 0)
+        add(&job->retries, op->tries);
+    if (op->status == CQLRING_OK)
+        return;
+    add(&job->failed, 1);
+    if (op->maybe_applied)
+        add(&job->maybe_applied, 1);
+    uint64_t failed = atomic_fetch_add_explicit(&job->failed_count, 1, memory_order_relaxed) + 1;
+    if (job->errors_max > 0 && failed >= job->errors_max)
+        cqr_job_stop(job, JOB_STOP_ERROR, op->status, &op->failure->error);
 }
 
 static void row_settled(struct lane *lane, struct op *op)
@@ -123,18 +144,11 @@ static void row_settled(struct lane *lane, struct op *op)
     part->bytes -= op->reply_budget;
     op->reply_budget = op->result != NULL ? op->result->pinned_size : 0;
     part->bytes += op->reply_budget;
-    if (op->tries > 0)
-        add(&job->retries, op->tries);
-    if (op->status != CQLRING_OK) {
-        add(&job->failed, 1);
-        if (op->maybe_applied)
-            add(&job->maybe_applied, 1);
-        uint64_t failed = atomic_fetch_add_explicit(&job->failed_count, 1, memory_order_relaxed) + 1;
-        if (job->errors_max > 0 && failed >= job->errors_max)
-            cqr_job_stop(job, JOB_STOP_ERROR, op->status, &op->failure->error);
-    }
+    if (op->tries > 0 || op->status != CQLRING_OK)
+        row_trouble(job, op);
     if (!part->has_sink || (job->skip_successes && op->status == CQLRING_OK && op->result == NULL)) {
         row_accept(lane, part, op);
+        accepted_add(part);
         return;
     }
     if (job->ordered)
@@ -188,6 +202,7 @@ static void deliver(struct lane *lane, struct job_part *part)
             atomic_fetch_or_explicit(&job->stop, JOB_STOP_SINK, memory_order_release);
         for (uint32_t i = 0; i < count; i++)
             row_accept(lane, part, ops[i]);
+        accepted_add(part);
     }
 }
 
@@ -238,8 +253,6 @@ static bool pace(struct lane *lane, struct job_part *part)
     double rows_rate = atomic_load_explicit(&job->rows_per_s, memory_order_relaxed) / job->part_count;
     double bytes_rate = atomic_load_explicit(&job->bytes_per_s, memory_order_relaxed) / job->part_count;
     part->pace_until_us = 0;
-    if (rows_rate <= 0 && bytes_rate <= 0)
-        return true;
     double elapsed = (double)(lane->now_us - part->tokens_at_us) / 1e6;
     part->tokens_at_us = lane->now_us;
     double wait = 0;
@@ -250,6 +263,8 @@ static bool pace(struct lane *lane, struct job_part *part)
             part->row_tokens = burst;
         if (part->row_tokens < 1)
             wait = (1 - part->row_tokens) / rows_rate;
+    } else {
+        part->row_tokens = 0;
     }
     if (bytes_rate > 0) {
         double burst = bytes_rate * BURST_S;
@@ -258,6 +273,8 @@ static bool pace(struct lane *lane, struct job_part *part)
             part->byte_tokens = burst;
         if (part->byte_tokens < 0 && -part->byte_tokens / bytes_rate > wait)
             wait = -part->byte_tokens / bytes_rate;
+    } else {
+        part->byte_tokens = 0;
     }
     if (wait <= 0)
         return true;
@@ -303,10 +320,115 @@ static void row_refuse(struct lane *lane, struct job_part *part, struct op *op, 
     cqr_op_settle(lane, op, error->status, failure);
 }
 
+/* The usual row in one look: as many cells as markers, each of a size that its type has. False: cqr_cells_check knows the words. */
+static inline bool cells_measure(const struct statement_version *version, const cqlring_bytes *cells, uint32_t count, uint64_t *size)
+{
+    const struct columns *bind = &version->bind->columns;
+    if (count != bind->count || (count > 0 && cells == NULL))
+        return false;
+    uint64_t sum = UINT64_C(4) * count;
+    const struct column *column = bind->array;
+    for (const cqlring_bytes *cell = cells, *end = cells + count; cell < end; cell++, column++) {
+        if (cell->size > 0) {
+            if (cell->data == NULL || !cqr_cell_size_ok(column->type, cell->size))
+                return false;
+            sum += (uint32_t)cell->size;
+        } else if (cell->size < CQLRING_UNSET) {
+            return false;
+        }
+    }
+    *size = sum;
+    return true;
+}
+
 enum placed { PLACED, PLACED_NOT };
 
+/* It can never be sent: which of the three it is, is found out here. */
+static __attribute__((noinline, cold)) enum placed row_bad(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row, uint64_t size)
+{
+    struct job *job = part->job;
+    unsigned long long index = part->next_row;
+    uint32_t count = row->cell_count;
+    cqlring_error error;
+    error.status = CQLRING_OK;
+    if (row->statement >= job->statement_count) {
+        op->plan = &job->plans[0];
+        cqr_error(&error, CQLRING_INVALID, "row %llu names statement %u, the job has %u", index, row->statement, job->statement_count);
+    } else {
+        struct statement_version *version = cqr_prepared_version(job->statements[row->statement]);
+        count = count != 0 ? count : version->bind->columns.count;
+        if (cqr_cells_check(version, row->cells, count, "", &error) == CQLRING_OK)
+            cqr_error(&error, CQLRING_TOO_LARGE, "row %llu has %llu bytes of values, request_size_max is %u: split it, or raise the limit here and on the server",
+                      index, (unsigned long long)size, job->session->cluster->request_size_max);
+    }
+    row_refuse(lane, part, op, row, count, &error);
+    return PLACED;
+}
+
+static enum placed row_not_now(struct lane *lane, struct op *op)
+{
+    cqr_op_give(lane, op);
+    return PLACED_NOT;
+}
+
+/* No connection takes it now. When that has been so for the request's whole time and nothing is connected, the row fails. */
+static __attribute__((noinline, cold)) enum placed row_stalled(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row,
+                                                              uint32_t count, bool any_up)
+{
+    int64_t timeout_us = op->plan->timeout_us;
+    if (any_up)
+        part->stall_since_us = 0;
+    else if (part->stall_since_us == 0)
+        part->stall_since_us = lane->now_us;
+    if (any_up || timeout_us < 0 || lane->now_us - part->stall_since_us < timeout_us)
+        return row_not_now(lane, op);
+    char reasons[256];
+    cqlring_error error;
+    cqr_pool_reasons(lane, part->job->session, reasons, sizeof reasons);
+    cqr_error(&error, CQLRING_UNREACHABLE, "row %llu: no node could be reached for %lld ms%s%s", (unsigned long long)part->next_row,
+              (long long)(timeout_us / 1000), reasons[0] != '\0' ? ": " : "", reasons);
+    row_refuse(lane, part, op, row, count, &error);
+    if (++part->stall_refused >= part->job->window) { /* a window of rows has waited its time: the next ones wait theirs */
+        part->stall_refused = 0;
+        part->stall_since_us = lane->now_us;
+    }
+    return PLACED;
+}
+
+static __attribute__((noinline, cold)) enum placed row_unframed(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row,
+                                                               uint32_t count, enum write_result result)
+{
+    cqlring_error error;
+    unsigned long long index = part->next_row;
+    if (result == WRITE_FULL)
+        return row_not_now(lane, op);
+    if (result == WRITE_TOO_LARGE)
+        cqr_error(&error, CQLRING_TOO_LARGE, "row %llu: its %u bytes do not fit a frame", index, op->values_size - 2);
+    else
+        cqr_error(&error, CQLRING_NO_MEMORY, "row %llu: out of memory while framing", index);
+    row_refuse(lane, part, op, row, count, &error);
+    return PLACED;
+}
+
+static struct conn *row_route(struct lane *lane, struct job_part *part, struct op *op, struct pool *pool, const cqlring_bytes *cells, bool *any_up)
+{
+    bool hope;
+    struct route_limit limit, *limited = NULL;
+    if (pool->link_count > 1) { /* else there is nothing to choose */
+        op->has_token = cqr_version_token(lane, op->version, cells, &op->token);
+        if (pool->up_count > 1 && on_node_room(part, pool->link_count)) {
+            uint32_t window = part->job->window;
+            limit = (struct route_limit){.on_node = part->on_node, .node_count = part->on_node_count, .max = window > 1 ? window / 2 : 1}; /* decision 30 */
+            limited = &limit;
+        }
+    }
+    return cqr_route(lane, op, limited, any_up, &hope);
+}
+
+/* The hot path of a job: straight for the row that goes, everything else is elsewhere. */
 static enum placed row_issue(struct lane *lane, struct job_part *part)
 {
+    static const cqlring_bytes none = {NULL, 0};
     struct job *job = part->job;
     const cqlring_row *row = &part->rows[part->row_at];
     struct op *op = cqr_op_take(lane, false);
@@ -316,100 +438,49 @@ static enum placed row_issue(struct lane *lane, struct job_part *part)
     op->settled = row_settled;
     op->owner = part;
     op->tag = row->tag;
+    op->timestamp_us = row->timestamp_us;
     op->limit_node = NODE_NONE;
-    op->plan = &job->plans[0];
-    cqlring_error error;
-    error.status = CQLRING_OK;
-    if (row->statement >= job->statement_count) {
-        cqr_error(&error, CQLRING_INVALID, "row %llu names statement %u, the job has %u", (unsigned long long)part->next_row, row->statement, job->statement_count);
-        row_refuse(lane, part, op, row, row->cell_count, &error);
-        return PLACED;
-    }
+    if (row->statement >= job->statement_count)
+        return row_bad(lane, part, op, row, 0);
     op->plan = &job->plans[row->statement];
     struct statement_version *version = cqr_prepared_version(job->statements[row->statement]);
     uint32_t count = row->cell_count != 0 ? row->cell_count : version->bind->columns.count;
-    if (cqr_cells_check(version, row->cells, count, "", &error) != CQLRING_OK) {
-        row_refuse(lane, part, op, row, count, &error);
-        return PLACED;
-    }
     uint64_t size = 0;
-    for (uint32_t i = 0; i < count; i++)
-        size += 4u + (uint64_t)(row->cells[i].size > 0 ? row->cells[i].size : 0);
-    uint32_t size_max = job->session->cluster->request_size_max;
-    if (size > size_max) {
-        cqr_error(&error, CQLRING_TOO_LARGE, "row %llu has %llu bytes of values, request_size_max is %u: split it, or raise the limit here and on the server",
-                  (unsigned long long)part->next_row, (unsigned long long)size, size_max);
-        row_refuse(lane, part, op, row, count, &error);
-        return PLACED;
-    }
+    if (!cells_measure(version, row->cells, count, &size) || size > job->session->cluster->request_size_max)
+        return row_bad(lane, part, op, row, size);
     uint32_t budget = (uint32_t)size + cqr_version_reply_expected(version);
     if (part->bytes + budget > job->bytes_max && part->open > 0 && !(job->ordered && part->unsettled == 0))
-        goto not_now; /* larger than what is free: alone, when nothing is under way (decision 21) */
+        return row_not_now(lane, op); /* larger than what is free: alone, when nothing is under way (decision 21) */
     op->version = version;
     op->pages = version->is_read;
-    op->has_token = cqr_version_token(lane, version, row->cells, &op->token);
+    op->values_size = 2 + (uint32_t)size;
     struct pool *pool = job->session->lanes[lane->index].pool;
-    struct route_limit limit = {.on_node = part->on_node, .node_count = part->on_node_count, .max = job->window};
-    if (pool->up_count > 1 && on_node_room(part, pool->link_count)) {
-        limit.on_node = part->on_node;
-        limit.node_count = part->on_node_count;
-        limit.max = job->window > 1 ? job->window / 2 : 1; /* decision 30 */
-    }
-    bool any_up, hope;
-    struct conn *conn = cqr_route(lane, op, &limit, &any_up, &hope);
+    struct conn *conn = op->plan->target == NULL ? cqr_pool_only(pool) : NULL;
     if (conn == NULL) {
-        if (any_up)
-            part->stall_since_us = 0;
-        else if (part->stall_since_us == 0)
-            part->stall_since_us = lane->now_us;
-        if (!any_up && op->plan->timeout_us >= 0 && lane->now_us - part->stall_since_us >= op->plan->timeout_us) {
-            char reasons[256];
-            cqr_pool_reasons(lane, job->session, reasons, sizeof reasons);
-            cqr_error(&error, CQLRING_UNREACHABLE, "row %llu: no node could be reached for %lld ms%s%s", (unsigned long long)part->next_row,
-                      (long long)(op->plan->timeout_us / 1000), reasons[0] != '\0' ? ": " : "", reasons);
-            row_refuse(lane, part, op, row, count, &error);
-            if (++part->stall_refused >= job->window) { /* a window of rows has waited its time: the next ones wait theirs */
-                part->stall_refused = 0;
-                part->stall_since_us = lane->now_us;
-            }
-            return PLACED;
-        }
-        goto not_now;
+        bool any_up;
+        conn = row_route(lane, part, op, pool, row->cells, &any_up);
+        if (conn == NULL)
+            return row_stalled(lane, part, op, row, count, any_up);
     }
     part->stall_since_us = 0;
     part->stall_refused = 0;
-    op->timestamp_us = row->timestamp_us;
-    cqr_op_start(lane, op);
-    switch (cqr_op_issue_row(lane, op, conn, count > 0 ? row->cells : &(cqlring_bytes){NULL, 0}, count)) {
-    case WRITE_OK:
-        break;
-    case WRITE_FULL:
-        goto not_now;
-    case WRITE_TOO_LARGE:
-        cqr_error(&error, CQLRING_TOO_LARGE, "row %llu: its %llu bytes do not fit a frame", (unsigned long long)part->next_row, (unsigned long long)size);
-        row_refuse(lane, part, op, row, count, &error);
-        return PLACED;
-    case WRITE_NO_MEMORY:
-        cqr_error(&error, CQLRING_NO_MEMORY, "row %llu: out of memory while framing", (unsigned long long)part->next_row);
-        row_refuse(lane, part, op, row, count, &error);
-        return PLACED;
-    }
+    enum write_result result = cqr_op_issue_row(lane, op, conn, count > 0 ? row->cells : &none, count, &part->heads[row->statement % JOB_HEADS]);
+    if (result != WRITE_OK)
+        return row_unframed(lane, part, op, row, count, result);
     op->row = part->next_row++;
     op->reply_budget = budget;
     part->bytes += budget;
-    if (op->node != NULL && op->node->index < part->on_node_count) {
+    if (part->on_node_count > 0 && op->node != NULL && op->node->index < part->on_node_count) {
         op->limit_node = op->node->index;
         part->on_node[op->limit_node]++;
     }
     list_add(part, op);
-    part->row_tokens -= 1;
-    part->byte_tokens -= (double)size;
+    if (part->paced) {
+        part->row_tokens -= 1;
+        part->byte_tokens -= (double)size;
+    }
     atomic_store_explicit(&job->bytes_sent, atomic_load_explicit(&job->bytes_sent, memory_order_relaxed) + size, memory_order_relaxed);
     return PLACED;
-
-not_now:
-    cqr_op_give(lane, op);
-    return PLACED_NOT;
 }
 
 static void issue(struct lane *lane, struct job_part *part)
@@ -417,6 +488,11 @@ static void issue(struct lane *lane, struct job_part *part)
     struct job *job = part->job;
     part->blocked = part->op_wanted = false;
     part->pace_until_us = 0;
+    part->paced = atomic_load_explicit(&job->rows_per_s, memory_order_relaxed) > 0 || atomic_load_explicit(&job->bytes_per_s, memory_order_relaxed) > 0;
+    if (!part->paced) { /* a limit that is set later counts from then on */
+        part->row_tokens = part->byte_tokens = 0;
+        part->tokens_at_us = lane->now_us;
+    }
     for (uint32_t quantum = 0; quantum < QUANTUM; quantum++) {
         if (atomic_load_explicit(&job->stop, memory_order_acquire) != 0 || atomic_load_explicit(&job->paused, memory_order_relaxed) != 0)
             return;
@@ -430,7 +506,7 @@ static void issue(struct lane *lane, struct job_part *part)
             if (part->row_at == part->row_count || atomic_load_explicit(&job->stop, memory_order_acquire) != 0)
                 return;
         }
-        if (!pace(lane, part))
+        if (part->paced && !pace(lane, part))
             return;
         if (row_issue(lane, part) == PLACED_NOT) {
             part->blocked = true;

@@ -9,7 +9,7 @@
 #include "driver/lane.h"
 #include "driver/session.h"
 
-enum { JOB_BATCH = 256 };
+enum { JOB_BATCH = 256, JOB_HEADS = 4 };
 
 struct job;
 
@@ -36,6 +36,7 @@ struct job_part {
     uint32_t unsettled;               /* of them, without an outcome */
     struct op *done_head, *done_tail; /* outcomes to deliver, in order of settling, through op->link; unordered jobs */
     uint32_t done_count;              /* settled and not yet accepted */
+    uint32_t accepted;                /* by the sink, not yet in the summary */
     bool sink_waits;                  /* LATER: until a poke */
     bool stop_seen;
     bool final;                       /* closing: verdicts are ignored */
@@ -47,11 +48,13 @@ struct job_part {
     uint32_t on_node_count;
     uint32_t stall_refused;           /* rows refused since, all having waited since then */
     int64_t stall_since_us;           /* no connection at all since; 0 not so */
-    double row_tokens, byte_tokens;   /* rate limits; negative: in debt */
+    bool paced;                       /* there is a rate limit, as of this turn */
+    double row_tokens, byte_tokens;   /* its buckets; negative: in debt */
     int64_t tokens_at_us;
     int64_t pace_until_us;            /* nothing is issued before; 0 none */
     bool ended;
 
+    struct row_head heads[JOB_HEADS]; /* by statement modulo; as each was last framed */
     cqlring_row rows[JOB_BATCH];
     cqlring_completion out[JOB_BATCH];
 };

@@ -112,6 +112,17 @@ enum { SCRATCH_SIZE = 80 << 10 };
 /* timer.kind */
 enum { TIMER_OP = 1, TIMER_CONN, TIMER_LINK, TIMER_CLOSE, TIMER_CONTROL };
 
+/* Room in a connection's window and buffers for one more request? Submitter; cheap, asked before a row is encoded. */
+static inline bool cqr_writer_has_room(const struct conn *conn)
+{
+    const struct conn_writer *writer = &conn->writer;
+    if (writer->state != WRITER_UP || writer->shut || writer->gone || writer->in_flight >= writer->in_flight_max || writer->stream_free == 0)
+        return false;
+    if (writer->span_count > SPANS_MAX - 8)
+        return false;
+    return !writer->blocked || writer->open == NULL || writer->open->fill - writer->open_from < FLUSH_SIZE;
+}
+
 /* lane.c */
 cqlring_status cqr_lane_init(struct lane *lane, struct runtime_core *runtime, uint32_t index, cqlring_error *error);
 cqlring_status cqr_lane_start(struct lane *lane, cqlring_error *error);   /* threads, as the mode says */
@@ -153,8 +164,9 @@ void cqr_op_give(struct lane *lane, struct op *op);  /* releases result, failure
 void cqr_op_start(struct lane *lane, struct op *op);                 /* deadlines and timestamp, once, before the first issue */
 void cqr_op_issue(struct lane *lane, struct op *op);                 /* from NEW: routes, frames, or parks it; may settle it at once */
 void cqr_op_issue_on(struct lane *lane, struct op *op, struct conn *conn); /* this connection or fail */
-/* A job's row, from its cells: WRITE_OK when it is on its way. */
-enum write_result cqr_op_issue_row(struct lane *lane, struct op *op, struct conn *conn, const cqlring_bytes *cells, uint32_t cell_count);
+/* A job's row, from its cells, on a connection that has room: started, and with WRITE_OK on its way. */
+enum write_result cqr_op_issue_row(struct lane *lane, struct op *op, struct conn *conn, const cqlring_bytes *cells, uint32_t cell_count, struct row_head *head);
+void cqr_op_void(struct lane *lane, struct op *op);                  /* answered by a plain VOID */
 void cqr_op_reply(struct lane *lane, struct op *op, const struct completion *entry);
 void cqr_op_timer(struct lane *lane, struct op *op);                 /* its timer fired */
 void cqr_op_lost(struct lane *lane, struct op *op, struct conn *conn); /* its connection is down */

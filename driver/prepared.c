@@ -94,15 +94,15 @@ uint32_t cqr_version_reply_expected(const struct statement_version *version)
     return atomic_load_explicit(&version->reply_max, memory_order_relaxed);
 }
 
-void cqr_version_reply_seen(struct statement_version *version, uint32_t size)
+void cqr_version_reply_note(struct statement_version *version, uint32_t size)
 {
     /* largest of the window under way, and of the last whole one; several lanes may lose one another's notes, no harm */
     if (size > 0xFFFFFF)
         size = 0xFFFFFF;
     uint32_t window = atomic_load_explicit(&version->reply_window, memory_order_relaxed);
+    uint32_t known = atomic_load_explicit(&version->reply_max, memory_order_relaxed);
     uint32_t count = (window & 0xFF) + 1, largest = window >> 8;
     largest = size > largest ? size : largest;
-    uint32_t known = atomic_load_explicit(&version->reply_max, memory_order_relaxed);
     if (count >= REPLY_WINDOW) {
         atomic_store_explicit(&version->reply_max, largest, memory_order_relaxed);
         count = largest = 0;

@@ -66,7 +66,12 @@ static inline struct statement_version *cqr_prepared_version(struct cqlring_prep
 }
 /* Expected bytes of a reply, and a reply's size noted. Submitter. */
 uint32_t cqr_version_reply_expected(const struct statement_version *version);
-void cqr_version_reply_seen(struct statement_version *version, uint32_t size);
+void cqr_version_reply_note(struct statement_version *version, uint32_t size);
+static inline void cqr_version_reply_seen(struct statement_version *version, uint32_t size)
+{
+    if (size > 0 || atomic_load_explicit(&version->reply_max, memory_order_relaxed) > 0) /* else a write's: nothing, as ever */
+        cqr_version_reply_note(version, size);
+}
 
 /* Have both the same bind markers, so that cells for the one are cells for the other? */
 bool cqr_markers_equal(const struct statement_version *a, const struct statement_version *b);

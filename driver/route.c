@@ -11,6 +11,13 @@
 
 bool cqr_version_token(struct lane *lane, const struct statement_version *version, const cqlring_bytes *cells, int64_t *token)
 {
+    if (version->key_count == 1) { /* what most tables have; as cqr_routing_key */
+        const cqlring_bytes *cell = &cells[version->key_parts[0]];
+        if (cell->size < 0 || cell->size > UINT16_MAX)
+            return false;
+        *token = cqr_murmur3(cell->data, (uint32_t)cell->size);
+        return true;
+    }
     cqlring_bytes key;
     if (version->key_count == 0 || !cqr_routing_key(cells, version->key_parts, version->key_count, lane->scratch, SCRATCH_SIZE, &key))
         return false;

@@ -132,7 +132,13 @@ struct cqlring_session *cqr_session_retain(struct cqlring_session *session);
 struct cqlring_node *cqr_cluster_intern(struct cqlring_cluster *cluster, const struct cqlring_node *like);
 cqlring_status cqr_cluster_close(struct cqlring_cluster *cluster, int64_t drain_us, cqlring_future *future); /* future: NULL, or completed at the end */
 cqlring_future *cqr_close_future(struct runtime_core *runtime);
-int64_t cqr_cluster_timestamp(struct lane *lane, struct cqlring_cluster *cluster);
+int64_t cqr_cluster_timestamps(struct lane *lane, struct cqlring_cluster *cluster); /* takes a run of them and returns the first */
+static inline int64_t cqr_cluster_timestamp(struct lane *lane, struct cqlring_cluster *cluster)
+{
+    if (lane->stamp_cluster == cluster && lane->stamp_next < lane->stamp_end && lane->stamp_turn == lane->now_us)
+        return lane->stamp_next++;
+    return cqr_cluster_timestamps(lane, cluster);
+}
 /* The version was refused: every connection of the cluster steps down. */
 void cqr_cluster_version_lower(struct cqlring_cluster *cluster, uint8_t version);
 /* cluster.c, lane 0's submitter: the first answer, or none. */
@@ -176,6 +182,13 @@ void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, 
 void cqr_link_timer(struct lane *lane, struct pool_link *link);
 void cqr_link_connect(struct lane *lane, struct pool_link *link);
 void cqr_conn_watch(struct lane *lane, struct conn *conn); /* its watch timer fired: heartbeat, suspicion, connect time-out */
+
+/* Where there is one node, there is nothing to choose: its connection when it takes a request now, else NULL (ask cqr_route). */
+static inline struct conn *cqr_pool_only(const struct pool *pool)
+{
+    const struct pool_link *link = pool->link_count == 1 ? pool->links[0] : NULL;
+    return link != NULL && link->up && !link->conn->writer.suspect && cqr_writer_has_room(link->conn) ? link->conn : NULL;
+}
 
 /* route.c, submitter: the connection that should take this op now. NULL: none can; *any_up tells whether one exists at all,
    *hope whether one may come soon (connecting). on_node, when given, is a job's count by node index with its limit. */

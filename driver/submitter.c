@@ -58,8 +58,10 @@ static void conn_events(struct lane *lane, struct conn *conn)
 static void entry_take(struct lane *lane, const struct completion *entry)
 {
     switch ((enum completion_kind)entry->kind) {
-    case COMPLETION_DONE:
     case COMPLETION_VOID:
+        cqr_op_void(lane, entry->subject);
+        break;
+    case COMPLETION_DONE:
         cqr_op_reply(lane, entry->subject, entry);
         break;
     case COMPLETION_STREAM_FREE: {

@@ -31,7 +31,8 @@ void cqr_wheel_init(struct wheel *wheel, int64_t now_us)
 
 void cqr_wheel_arm(struct wheel *wheel, struct timer *timer, int64_t deadline_us)
 {
-    cqr_wheel_disarm(wheel, timer);
+    if (timer->link != NULL)
+        cqr_wheel_disarm(wheel, timer);
     int64_t tick = tick_of(deadline_us);
     unsigned bucket = (unsigned)(tick & MASK);
     struct timer *after = wheel->buckets[bucket];
@@ -39,12 +40,14 @@ void cqr_wheel_arm(struct wheel *wheel, struct timer *timer, int64_t deadline_us
     timer->next = after;
     timer->link = &wheel->buckets[bucket];
     wheel->buckets[bucket] = timer;
-    if (after != NULL)
-        after->link = &timer->next;
-    if (after == NULL || tick < wheel->first_tick[bucket])
-        wheel->first_tick[bucket] = tick;
-    wheel->occupied[bucket / 64] |= UINT64_C(1) << (bucket % 64);
     wheel->count++;
+    if (after != NULL) {
+        after->link = &timer->next;
+        if (wheel->first_tick[bucket] <= tick)
+            return; /* all that is said of this bucket is true already */
+    }
+    wheel->first_tick[bucket] = tick;
+    wheel->occupied[bucket / 64] |= UINT64_C(1) << (bucket % 64);
     if (end_of(tick) < wheel->next_us)
         wheel->next_us = end_of(tick);
 }
@@ -56,8 +59,9 @@ void cqr_wheel_disarm(struct wheel *wheel, struct timer *timer)
     *timer->link = timer->next;
     if (timer->next != NULL)
         timer->next->link = timer->link;
-    unsigned bucket = (unsigned)(tick_of(timer->deadline_us) & MASK);
-    if (wheel->buckets[bucket] == NULL) {
+    /* only what stood alone can leave an empty bucket */
+    unsigned bucket = timer->next == NULL ? (unsigned)(tick_of(timer->deadline_us) & MASK) : 0;
+    if (timer->next == NULL && wheel->buckets[bucket] == NULL) {
         vacate(wheel, bucket);
         wheel->next_is_early |= end_of(wheel->first_tick[bucket]) == wheel->next_us;
     }

@@ -256,7 +256,7 @@ START_TEST(a_reconnect_that_is_refused_says_why_in_the_requests_that_wait)
     watch_for(&flow, watch_all_up, &(uint32_t){1});
     /* the control connection comes back on its own time */
     struct node_conn_info conns[8];
-    for (int i = 0; i < 500 && node_conns(flow.node, NODE_ALL, conns, 8) != 2; i++) {
+    for (int i = 0; i < 500 && (node_conns(flow.node, NODE_ALL, conns, 8) != 2 || !conns[0].ready || !conns[1].ready); i++) {
         flow_cql(&flow, "SELECT key FROM system.local");
         node_wait(flow.node, never, 10, NULL);
     }

@@ -105,7 +105,8 @@ static int use_what_is_the_parents(const struct held *held)
         return 25;
     if (!says_forked(cqlring_future_wait(held->waiting, -1, &error), &error))
         return 26;
-    if (!says_forked(cqlring_session_close(flow->session, -1, &future, &error), &error) || !says_forked(cqlring_cluster_close(flow->cluster, 0, &future, &error), &error))
+    if (!says_forked(cqlring_session_close(flow->session, -1, &future, &error), &error) ||
+        !says_forked(cqlring_cluster_close(flow->cluster, 0, &future, &error), &error))
         return 27;
     if (cqlring_runtime_destroy(flow->runtime) != CQLRING_FORKED)
         return 28;

@@ -13,6 +13,13 @@
 
 #define INSERT_1 "INSERT INTO ks.t (k, v) VALUES (1, 0x01)"
 
+/* Resident memory says nothing where freed memory is kept for its redzones or shadows. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { CAN_WEIGH = 0 };
+#else
+enum { CAN_WEIGH = 1 };
+#endif
+
 static void start(struct flow *flow, uint32_t nodes)
 {
     flow_init(flow);
@@ -288,6 +295,7 @@ START_TEST(ml_04_requests_with_a_long_time_out_leave_no_timer_behind)
     cqlring_job_options options = {.struct_size = sizeof options, .execution = &how, .window = 512};
     int64_t live = 0;
     long resident = 0;
+    (void)resident; /* the sanitizers keep memory of their own */
     for (int round = 0; round < 4; round++) {
         if (round == 1) {
             live = cqr_mem_live_count();
@@ -299,9 +307,8 @@ START_TEST(ml_04_requests_with_a_long_time_out_leave_no_timer_behind)
         flow_rows_fini(&rows);
     }
     ck_assert_int_le(cqr_mem_live_count(), live + 32);
-#ifndef __SANITIZE_ADDRESS__
-    ck_assert_int_le(resident_kb(), resident + 2000);
-#endif
+    if (CAN_WEIGH)
+        ck_assert_int_le(resident_kb(), resident + 2000);
     for (int i = 0; i < 2000; i++)
         flow_ok(ask_text(&flow, INSERT_1, NULL, 0, &how, NULL, NULL));
     ck_assert_int_le(cqr_mem_live_count(), live + 32);

@@ -13,6 +13,13 @@
 #include "secure.h"
 #include "watch.h"
 
+/* Resident memory says nothing where freed memory is kept for its redzones or shadows. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { CAN_WEIGH = 0 };
+#else
+enum { CAN_WEIGH = 1 };
+#endif
+
 static const cqlring_execution idempotent = {.struct_size = sizeof idempotent, .idempotent = CQLRING_YES};
 static cqlring_tls_options tls;
 
@@ -327,7 +334,8 @@ static void spoiled_job(int how, bool retried, const char *words)
         ck_assert_msg(sink.failed == 0, "%lu failed: %s", (unsigned long)sink.failed, sink.first_error);
         ck_assert_int_eq(node_table_rows(flow.node, "ks.t"), 6000);
     } else {
-        ck_assert_uint_gt(sink.failed, 0);
+        if (how == 0 || how == 3) /* a cut may come when nothing is under way */
+            ck_assert_uint_gt(sink.failed, 0);
         ck_assert_uint_le(sink.failed, 200);
         ck_assert_uint_eq(sink.by_status[CQLRING_LOST], sink.failed);
         ck_assert_uint_eq(sink.maybe, sink.failed);
@@ -499,6 +507,7 @@ START_TEST(tl_08_connections_that_come_and_go_leave_nothing)
     flow_ok(cqlring_runtime_create(&flow.runtime_options, &flow.runtime, NULL));
     uint32_t fds = 0, opened = 0;
     long resident = 0;
+    (void)resident; /* the sanitizers keep memory of their own */
     for (int cycle = 0; cycle < WARM + CYCLES; cycle++) {
         if (cycle == WARM) {
             fds = descriptors();
@@ -516,9 +525,8 @@ START_TEST(tl_08_connections_that_come_and_go_leave_nothing)
     ck_assert_uint_eq(relay_count(relay), WARM + CYCLES);
     ck_assert_uint_eq(opened, (WARM + CYCLES) / 3 * 2);
     ck_assert_uint_le(descriptors(), fds + 8); /* the last ones may be on their way out */
-#ifndef __SANITIZE_ADDRESS__
-    ck_assert_int_le(resident_kb(), resident + 3000);
-#endif
+    if (CAN_WEIGH)
+        ck_assert_int_le(resident_kb(), resident + 3000);
     flow_close(&flow);
     relay_stop(relay);
 }

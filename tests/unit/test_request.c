@@ -181,6 +181,60 @@ START_TEST(nv_05_values_of_every_size_keep_their_places)
 }
 END_TEST
 
+/* A row from a head that was made once has the bytes of begin, values and end, with and without a timestamp. */
+START_TEST(execute_row_from_a_head_is_the_same_request)
+{
+    static const uint8_t id[16] = {1, 2, 3}, metadata_id[16] = {9, 8, 7};
+    static uint8_t long_value[5000];
+    const cqlring_bytes cells[] = {{long_value, 8},    {long_value, 32},   {NULL, CQLRING_NULL},
+                                   {long_value, 33},   {NULL, CQLRING_UNSET}, {NULL, 0},
+                                   {long_value, 5000}, {long_value, 1}};
+    const uint32_t cell_max = sizeof cells / sizeof cells[0];
+    const struct dialect beta = {.version = PROTO_V5, .frame_flags = FLAG_BETA},
+                         extended = {.version = PROTO_V4, .extensions = EXT_METADATA_ID};
+    const struct dialect *dialects[] = {&v3, &v4, &v5, &beta, &extended};
+    for (uint32_t d = 0; d < 5; ++d) {
+        for (uint32_t variant = 0; variant < 16; ++variant) {
+            struct query_params params = {.consistency = 0x0A,
+                                          .has_values = true,
+                                          .skip_metadata = (variant & 1) != 0,
+                                          .page_size = (variant & 2) != 0 ? 5000 : 0};
+            int64_t timestamp_us = (variant & 4) != 0 ? INT64_C(1700000000000000) : INT64_MIN;
+            cqlring_bytes result_id = {metadata_id, (variant & 8) != 0 ? 16 : 0};
+            struct execute_head head;
+            memset(&head, 0xA5, sizeof head);
+            ck_assert(cqr_execute_head_make(&head, dialects[d], (cqlring_bytes){id, 16}, result_id, &params));
+            params.has_timestamp = timestamp_us != INT64_MIN;
+            params.timestamp_us = timestamp_us;
+            for (uint32_t count = 0; count <= cell_max; ++count) {
+                struct writer writer = open_room();
+                uint32_t start = cqr_execute_begin(&writer, dialects[d], 0x1234, (cqlring_bytes){id, 16}, result_id, &params);
+                uint32_t values_at = writer.size;
+                cqr_put_values(&writer, cells, count);
+                uint32_t values_size = writer.size - values_at;
+                cqr_execute_end(&writer, dialects[d], &params, start, 0);
+                ck_assert(!writer.failed);
+                uint8_t *row = malloc(CQR_EXECUTE_AROUND + values_size);
+                ck_assert_ptr_nonnull(row);
+                uint32_t row_values = 0;
+                ck_assert_uint_eq(cqr_execute_row(row, &head, 0x1234, timestamp_us, cells, count, &row_values), writer.size);
+                ck_assert_uint_eq(row_values, values_size);
+                ck_assert_uint_eq(head.size, values_at);
+                ck_assert_mem_eq(row, writer.data, writer.size);
+                free(row);
+            }
+        }
+    }
+    struct query_params rare = {.consistency = 1, .tracing = true};
+    struct execute_head head;
+    ck_assert(!cqr_execute_head_make(&head, &v5, (cqlring_bytes){id, 16}, nothing, &rare));
+    struct query_params usual = {.consistency = 1};
+    const struct dialect tablets = {.version = PROTO_V4, .extensions = EXT_TABLETS_V2};
+    ck_assert(!cqr_execute_head_make(&head, &tablets, (cqlring_bytes){id, 16}, nothing, &usual));
+    ck_assert(!cqr_execute_head_make(&head, &v5, (cqlring_bytes){long_value, 60}, nothing, &usual));
+}
+END_TEST
+
 START_TEST(values_read_no_byte_beyond_the_cell)
 {
     for (int32_t size = 0; size <= 40; ++size) {
@@ -605,6 +659,7 @@ int main(void)
     TCase *tcase = tcase_create("request");
     tcase_add_loop_test(tcase, execute_of_any_parameters_is_taken_apart_again, 0, 5);
     tcase_add_test(tcase, nv_05_values_of_every_size_keep_their_places);
+    tcase_add_test(tcase, execute_row_from_a_head_is_the_same_request);
     tcase_add_test(tcase, values_read_no_byte_beyond_the_cell);
     tcase_add_test(tcase, more_than_65535_values_fail_the_writer);
     tcase_add_test(tcase, fr_09_writer_taken_back_to_the_start_goes_on);
