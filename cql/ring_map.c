@@ -52,14 +52,15 @@ uint32_t cqr_ring_sort(struct ring_entry *entries, uint32_t count)
 uint32_t cqr_ring_find(const struct ring_entry *entries, uint32_t count, int64_t token)
 {
     assert(count > 0);
-    /* the first entry with token >= the one sought is in low … low + left; without a branch that is a matter of chance */
-    uint32_t low = 0, left = count;
-    while (left > 1) {
-        uint32_t half = left / 2;
-        low += entries[low + half - 1].token < token ? half : 0;
-        left -= half;
+    uint32_t low = 0,
+             high = count; /* the first entry with token >= the one sought is in low … high */
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (entries[middle].token < token)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    low += entries[low].token < token;
     return low == count ? 0 : low;
 }
 

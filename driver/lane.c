@@ -179,25 +179,10 @@ static void *reactor_run(void *context)
     }
 }
 
-static void inline_submitter_turn(struct lane *lane)
-{
-    struct lane *outer = current;
-    current = lane;
-    cqr_submitter_turn(lane, lane->net->call->now_us(lane->net));
-    current = outer;
-}
-
 /* Both turns on one thread: the sleeper is the poller. */
 void cqr_lane_turn(struct lane *lane, int64_t deadline_us)
 {
-    /* What has been asked meanwhile goes out before the sockets are looked at, which saves a lone request a look that finds
-       nothing. Every second time at most, so that they are looked at however much is asked. */
-    if (!lane->asked_first && !cqr_inbox_is_empty(&lane->inbox)) {
-        lane->asked_first = true;
-        inline_submitter_turn(lane);
-        return;
-    }
-    lane->asked_first = false;
+    struct net *net = lane->net;
     int64_t wait = 0;
     cqr_park_prepare(&lane->park);
     if (!cqr_submitter_has_input(lane) && commands_empty(lane)) {
@@ -212,7 +197,10 @@ void cqr_lane_turn(struct lane *lane, int64_t deadline_us)
     }
     cqr_reactor_turn(lane, wait);
     cqr_park_cancel(&lane->park);
-    inline_submitter_turn(lane);
+    struct lane *outer = current;
+    current = lane;
+    cqr_submitter_turn(lane, net->call->now_us(net));
+    current = outer;
 }
 
 void cqr_lane_end(struct lane *lane)

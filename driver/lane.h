@@ -98,7 +98,6 @@ struct lane {
     int64_t stamp_turn, stamp_next, stamp_end;
     uint32_t gap_rounds;             /* decision 10: expire nothing before reactor_rounds has reached this */
     bool gap;
-    bool asked_first;                /* cqr_lane_turn's: the last turn was the submitter's alone */
     bool stopping;
     atomic_bool runs_callback;       /* reserved */
     struct lane_stats stats;

@@ -120,23 +120,12 @@ static void messages(struct lane *lane)
     }
 }
 
-/* Let the reactor have a round, though nobody has anything for it. */
-static void reactor_look(struct lane *lane)
-{
-    if (!lane->reactor_started)
-        return; /* it is this very thread, and has one a turn */
-    cqr_park_wake(&lane->reactor_park);
-    lane->poller->call->wake(lane->poller);
-}
-
 static void expire(struct lane *lane)
 {
     if (lane->gap) {
         /* acquire: pairs with the reactor's count at the end of a round: a full read begun after the gap has been published */
-        if ((int32_t)(atomic_load_explicit(&lane->reactor_rounds, memory_order_acquire) - lane->gap_rounds) < 0) {
-            reactor_look(lane); /* again: a wake-up is worth one round, and nothing else may come that would make it look */
+        if ((int32_t)(atomic_load_explicit(&lane->reactor_rounds, memory_order_acquire) - lane->gap_rounds) < 0)
             return;
-        }
         lane->gap = false;
         drain(lane);
     }
@@ -192,7 +181,10 @@ void cqr_submitter_turn(struct lane *lane, int64_t now_us)
         /* this process stood still, or the machine did: replies may lie unread in the sockets (decision 10) */
         lane->gap = true;
         lane->gap_rounds = atomic_load_explicit(&lane->reactor_rounds, memory_order_acquire) + (lane->reactor_started ? 2 : 1);
-        reactor_look(lane);
+        if (lane->reactor_started) {
+            cqr_park_wake(&lane->reactor_park);
+            lane->poller->call->wake(lane->poller);
+        }
     }
     lane->sleep_until_us = lane->now_us; /* until it plans to sleep it is expected back at once */
     drain(lane);

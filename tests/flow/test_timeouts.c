@@ -573,24 +573,6 @@ START_TEST(an_answer_that_is_there_has_come_in_time_behind_a_slow_callback)
 }
 END_TEST
 
-/* The submitter stood still; answers may lie unread, so nothing expires before the reactor has looked. It looks although nothing
-   comes that would wake it. */
-START_TEST(a_time_out_comes_though_nothing_else_does_after_a_standstill)
-{
-    struct flow flow;
-    start(&flow, 1);
-    flow_open(&flow);
-    flow_fault(&flow, "drop:table=ks.t,times=1");
-    flow_fault(&flow, "late:table=ks.t,delay_us=50000");
-    cqlring_execution how = limit(200000);
-    cqlring_future *dropped = ask_start(&flow, INSERT_1, &how), *first = ask_start(&flow, INSERT_1, NULL);
-    flow_ok(cqlring_future_on_ready(first, slow_call, &flow));
-    flow_ok(ask_end(first, NULL));
-    ck_assert_int_eq(ask_end(dropped, NULL), CQLRING_TIMEOUT);
-    flow_close(&flow);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("timeouts");
@@ -612,7 +594,6 @@ int main(void)
     tcase_add_test(tcase, to_10_a_silent_connection_without_room_for_a_probe_is_given_up_once);
     tcase_add_test(tcase, an_answer_that_is_there_has_come_in_time_however_slow_the_application_is);
     tcase_add_test(tcase, an_answer_that_is_there_has_come_in_time_behind_a_slow_callback);
-    tcase_add_test(tcase, a_time_out_comes_though_nothing_else_does_after_a_standstill);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
 }
