@@ -49,7 +49,7 @@ class Node:
 class Cassandra:
     """A real server, started by tests/live/cassandra; as a context."""
 
-    def __init__(self, heap=1024):
+    def __init__(self, heap=2048):
         self.script = os.path.join(HERE, "..", "tests", "live", "cassandra")
         self.heap = heap
 

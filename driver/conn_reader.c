@@ -309,9 +309,16 @@ static uint32_t frame_max(const struct conn *conn)
 
 static void refuse_large(struct conn *conn, const struct frame_header *header)
 {
-    if (header_check(conn, header))
-        cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a frame of %u bytes, more than frame_size_max (%u): raise it, or read smaller pages", conn->text,
-                        header->body_size, frame_max(conn));
+    if (!header_check(conn, header))
+        return;
+    if (conn->reader.state == READER_UP && header->stream >= 0) { /* only this one is to blame: it is told apart from the others */
+        _Atomic(uintptr_t) *slot = &conn->slots[header->stream];
+        uintptr_t word = atomic_load_explicit(slot, memory_order_relaxed);
+        if (word > SLOT_GONE && atomic_compare_exchange_strong_explicit(slot, &word, SLOT_EMPTY, memory_order_acq_rel, memory_order_relaxed))
+            cqr_reactor_stage(conn->lane, COMPLETION_LARGE, (void *)word)->size = header->body_size;
+    }
+    cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a frame of %u bytes, more than frame_size_max (%u): raise it, or read smaller pages", conn->text,
+                    header->body_size, frame_max(conn));
 }
 
 /* The stream's slot held no op that waits. */

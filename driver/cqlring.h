@@ -132,7 +132,7 @@ typedef struct cqlring_cluster_options {
     int64_t reconnect_min_us, reconnect_max_us; /* default 50 ms and 10 s */
     uint32_t inflight_per_connection; /* 1 … 16 384, default 1 024 */
     uint32_t orphans_max;         /* default 1 024: timed-out streams still waiting for their reply, then the connection is replaced */
-    uint32_t frame_size_max;      /* default 256 MiB: larger replies end the connection */
+    uint32_t frame_size_max;      /* default 256 MiB: a request with a larger reply fails (TOO_LARGE), and its connection is replaced */
     uint32_t request_size_max;    /* default 256 MiB: larger requests are refused with both sizes */
     const char *application_name, *application_version; /* sent in STARTUP */
     cqlring_tristate throw_on_overload; /* default: yes when retries are on: the server answers OVERLOADED instead of not reading */

@@ -19,7 +19,8 @@
 #include "driver/runtime.h"
 #include "serialize/value.h"
 
-enum { QUANTUM = 1024, NODE_NONE = UINT32_MAX };
+enum { QUANTUM = 1024 };
+#define NODE_NONE UINT32_MAX /* an enumerator is an int */
 static const double BURST_S = 0.01;
 
 /* ---- why it ends ---- */

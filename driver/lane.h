@@ -168,6 +168,7 @@ void cqr_op_issue_on(struct lane *lane, struct op *op, struct conn *conn); /* th
 enum write_result cqr_op_issue_row(struct lane *lane, struct op *op, struct conn *conn, const cqlring_bytes *cells, uint32_t cell_count, struct row_head *head);
 void cqr_op_void(struct lane *lane, struct op *op);                  /* answered by a plain VOID */
 void cqr_op_reply(struct lane *lane, struct op *op, const struct completion *entry);
+void cqr_op_large(struct lane *lane, struct op *op, uint32_t size);  /* its reply is larger than frame_size_max */
 void cqr_op_timer(struct lane *lane, struct op *op);                 /* its timer fired */
 void cqr_op_lost(struct lane *lane, struct op *op, struct conn *conn); /* its connection is down */
 void cqr_op_abort(struct lane *lane, struct op *op, cqlring_status status, const char *why); /* settle it, wherever it is, unless its reply is on the way */

@@ -628,6 +628,21 @@ void cqr_op_void(struct lane *lane, struct op *op)
     settle(lane, op, CQLRING_OK, NULL);
 }
 
+/* Not tried again: it would be as large the next time. */
+static void settle_large(struct lane *lane, struct op *op, uint32_t size)
+{
+    op->maybe_applied = is_write(op);
+    cqr_op_settle(lane, op, CQLRING_TOO_LARGE,
+                  cqr_failure_make(CQLRING_TOO_LARGE, "%s to %s: its answer of %u bytes is more than frame_size_max (%u): raise it, or read smaller pages",
+                                   cqr_opcode_name(op->plan->opcode), node_text(op), size, op->conn->frame_size_max));
+}
+
+void cqr_op_large(struct lane *lane, struct op *op, uint32_t size)
+{
+    answered(lane, op, 0);
+    settle_large(lane, op, size);
+}
+
 void cqr_op_reply(struct lane *lane, struct op *op, const struct completion *entry)
 {
     struct conn *conn = op->conn;
@@ -643,7 +658,13 @@ void cqr_op_reply(struct lane *lane, struct op *op, const struct completion *ent
             unpacked = cqr_block_take(lane->unpack_pool, size);
             status = unpacked == NULL ? CQLRING_NO_MEMORY : cqr_lz4_decompress_body(body.data, entry->size, unpacked->data, size);
         }
+        if (status == CQLRING_TOO_LARGE)
+            size = cqr_load_u32(body.data); /* what it would be */
         cqr_block_release(block);
+        if (status == CQLRING_TOO_LARGE) { /* of this request only: the connection's framing is intact */
+            settle_large(lane, op, size);
+            return;
+        }
         if (status == CQLRING_NO_MEMORY) {
             op->maybe_applied = is_write(op);
             cqr_op_settle(lane, op, status, cqr_failure_make(status, "%s to %s: no memory for an answer of %u bytes", cqr_opcode_name(op->plan->opcode), node_text(op), size));

@@ -21,6 +21,7 @@
 enum completion_kind {
     COMPLETION_DONE,        /* subject: op; the reply's frame header and body */
     COMPLETION_VOID,        /* subject: op; a plain VOID, no block */
+    COMPLETION_LARGE,       /* subject: op; a reply of `size`, more than frame_size_max: not read, the connection ends */
     COMPLETION_STREAM_FREE, /* subject: conn; the late reply of an orphan came */
     COMPLETION_WRITABLE,    /* subject: conn */
     COMPLETION_UP,          /* subject: conn; the write side now belongs to the submitter */

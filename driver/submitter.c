@@ -61,6 +61,9 @@ static void entry_take(struct lane *lane, const struct completion *entry)
     case COMPLETION_VOID:
         cqr_op_void(lane, entry->subject);
         break;
+    case COMPLETION_LARGE:
+        cqr_op_large(lane, (struct op *)entry->subject, entry->size);
+        break;
     case COMPLETION_DONE:
         cqr_op_reply(lane, entry->subject, entry);
         break;
@@ -120,12 +123,23 @@ static void messages(struct lane *lane)
     }
 }
 
+/* Let the reactor have a round, though nobody has anything for it. */
+static void reactor_look(struct lane *lane)
+{
+    if (!lane->reactor_started)
+        return; /* it is this very thread, and has one a turn */
+    cqr_park_wake(&lane->reactor_park);
+    lane->poller->call->wake(lane->poller);
+}
+
 static void expire(struct lane *lane)
 {
     if (lane->gap) {
         /* acquire: pairs with the reactor's count at the end of a round: a full read begun after the gap has been published */
-        if ((int32_t)(atomic_load_explicit(&lane->reactor_rounds, memory_order_acquire) - lane->gap_rounds) < 0)
+        if ((int32_t)(atomic_load_explicit(&lane->reactor_rounds, memory_order_acquire) - lane->gap_rounds) < 0) {
+            reactor_look(lane); /* again: a wake-up is worth one round, and nothing else may come that would make it look */
             return;
+        }
         lane->gap = false;
         drain(lane);
     }
@@ -181,10 +195,7 @@ void cqr_submitter_turn(struct lane *lane, int64_t now_us)
         /* this process stood still, or the machine did: replies may lie unread in the sockets (decision 10) */
         lane->gap = true;
         lane->gap_rounds = atomic_load_explicit(&lane->reactor_rounds, memory_order_acquire) + (lane->reactor_started ? 2 : 1);
-        if (lane->reactor_started) {
-            cqr_park_wake(&lane->reactor_park);
-            lane->poller->call->wake(lane->poller);
-        }
+        reactor_look(lane);
     }
     lane->sleep_until_us = lane->now_us; /* until it plans to sleep it is expected back at once */
     drain(lane);

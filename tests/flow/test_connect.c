@@ -367,7 +367,7 @@ START_TEST(a_silent_node_does_not_keep_the_session_from_the_others)
     struct flow flow;
     start(&flow);
     flow.node_options.nodes = 2;
-    flow.options.connect_timeout_us = 150000;
+    flow.options.connect_timeout_us = 250000 * WATCH_SLOW;
     flow.options.reconnect_max_us = 150000;
     flow_start(&flow);
     flow_fault(&flow, "ignore:opcode=OPTIONS,node=1");

@@ -182,7 +182,7 @@ START_TEST(flipped_bits_in_version_4_leave_every_row_with_one_outcome)
         flow.options.reconnect_min_us = 5000;
         flow.options.reconnect_max_us = 20000;
         flow.options.suspect_after_us = 100000;
-        flow.options.connect_timeout_us = 700000;
+        flow.options.connect_timeout_us = 700000 * WATCH_SLOW;
         flow.node_options.seed = seed;
         flow_start(&flow);
         flow_open(&flow);
@@ -192,7 +192,7 @@ START_TEST(flipped_bits_in_version_4_leave_every_row_with_one_outcome)
         struct flow_sink sink;
         flow_rows_init(&rows, ROWS, 20);
         flow_sink_init(&sink, ROWS);
-        cqlring_execution how = {.struct_size = sizeof how, .idempotent = CQLRING_YES, .attempt_timeout_us = 1000000};
+        cqlring_execution how = {.struct_size = sizeof how, .idempotent = CQLRING_YES, .attempt_timeout_us = 1000000 * WATCH_SLOW};
         cqlring_job_options options = {.struct_size = sizeof options, .execution = &how, .window = WINDOW};
         flow_ok(flow_run(&flow, insert, &rows, &sink, &options, NULL, NULL));
         ck_assert_uint_eq(sink.last, ROWS);
@@ -221,9 +221,9 @@ START_TEST(an_answer_that_never_comes_times_its_row_out_and_no_other)
             flow_sink_init(&sink, ROWS);
             cqlring_execution how = {.struct_size = sizeof how, .idempotent = retried ? CQLRING_YES : CQLRING_NO};
             if (retried)
-                how.attempt_timeout_us = 300000;
+                how.attempt_timeout_us = 300000 * WATCH_SLOW;
             else
-                how.timeout_us = 400000;
+                how.timeout_us = 400000 * WATCH_SLOW;
             cqlring_job_options options = {.struct_size = sizeof options, .execution = &how, .window = WINDOW};
             flow_ok(flow_run(&flow, insert, &rows, &sink, &options, NULL, NULL));
             ck_assert_uint_eq(sink.last, ROWS);
@@ -264,32 +264,73 @@ static void ck_assert_blob(cqlring_bytes cell, int64_t key, uint32_t size)
     free(bytes);
 }
 
-START_TEST(an_answer_larger_than_frame_size_max_ends_the_connection_and_says_so)
+START_TEST(an_answer_larger_than_frame_size_max_fails_and_says_so)
 {
     for (int32_t version = 4; version <= 5; version++)
-        for (uint32_t size = 100000; size <= 400000; size += 300000) { /* within a v5 segment, and over several */
-            struct flow flow;
-            flow_init(&flow);
-            watch_log(&flow);
-            flow.options.protocol_version = version;
-            flow.options.frame_size_max = 65536;
-            flow.options.reconnect_min_us = 5000;
-            flow_start(&flow);
-            flow_open(&flow);
-            put(&flow, 1, size);
-            put(&flow, 2, 60000);
-            cqlring_bytes key = flow_bigint(1);
-            cqlring_error error = {0};
-            cqlring_status status = ask_text(&flow, FLOW_SELECT, &key, 1, NULL, NULL, &error);
-            ck_assert_msg(status == CQLRING_LOST, "%s: %s", cqlring_status_name(status), error.message);
-            ck_assert_msg(strstr(error.message, "frame_size_max") != NULL, "v%d, %u bytes: %s", version, size, error.message);
-            key = flow_bigint(2);
-            cqlring_result *result = NULL;
-            flow_ok(ask_text(&flow, FLOW_SELECT, &key, 1, NULL, &result, &error));
-            ck_assert_blob(ask_cell(result, 0, 0), 2, 60000);
-            cqlring_result_release(result);
-            flow_close(&flow);
-        }
+        for (int lz4 = 0; lz4 < 2; lz4++)
+            for (uint32_t size = 100000; size <= 400000; size += 300000) { /* within a v5 segment, and over several */
+                struct flow flow;
+                flow_init(&flow);
+                flow.options.protocol_version = version;
+                flow.options.compression = lz4 ? CQLRING_COMPRESSION_LZ4 : CQLRING_COMPRESSION_NONE;
+                flow.options.frame_size_max = 65536;
+                flow.options.reconnect_min_us = 5000;
+                flow_start(&flow);
+                flow_open(&flow);
+                uint8_t *zeros = calloc(1, size); /* small on the wire when it is compressed */
+                ck_assert_ptr_nonnull(zeros);
+                cqlring_bytes values[2] = {flow_bigint(1), {zeros, (int32_t)size}};
+                flow_ok(ask_text(&flow, FLOW_INSERT, values, 2, NULL, NULL, NULL));
+                free(zeros);
+                put(&flow, 2, 60000);
+                cqlring_bytes key = flow_bigint(1);
+                cqlring_error error = {0};
+                cqlring_status status = ask_text(&flow, FLOW_SELECT, &key, 1, NULL, NULL, &error);
+                ck_assert_msg(status == CQLRING_TOO_LARGE, "v%d, lz4 %d, %u bytes: %s: %s", version, lz4, size, cqlring_status_name(status), error.message);
+                ck_assert(!error.may_have_been_applied);
+                ck_assert_ptr_nonnull(strstr(error.message, "frame_size_max"));
+                key = flow_bigint(2);
+                cqlring_result *result = NULL;
+                flow_ok(ask_text(&flow, FLOW_SELECT, &key, 1, NULL, &result, &error));
+                ck_assert_blob(ask_cell(result, 0, 0), 2, 60000);
+                cqlring_result_release(result);
+                ck_assert_uint_eq(flow_stats(&flow).connections_lost, version == 4 && lz4 ? 0 : 1);
+                flow_close(&flow);
+            }
+}
+END_TEST
+
+/* The one row that is too large is to blame, and fails; those that were lost with its connection are read again. */
+START_TEST(an_answer_that_is_too_large_fails_its_row_of_a_job_and_no_other)
+{
+    for (int32_t version = 4; version <= 5; version++) {
+        struct flow flow;
+        flow_init(&flow);
+        flow.options.protocol_version = version;
+        flow.options.frame_size_max = 65536;
+        flow.options.reconnect_min_us = 5000;
+        flow_start(&flow);
+        flow_open(&flow);
+        for (int64_t key = 0; key < 200; key++)
+            put(&flow, key, key == 77 ? 300000 : 500);
+        cqlring_prepared *select = flow_prepare(&flow, FLOW_SELECT);
+        struct flow_rows rows;
+        struct flow_sink sink;
+        flow_rows_init(&rows, 200, 0);
+        rows.keys_only = true;
+        flow_sink_init(&sink, 200);
+        flow_ok(flow_run(&flow, select, &rows, &sink, NULL, NULL, NULL));
+        ck_assert_uint_eq(sink.last, 200);
+        ck_assert_uint_eq(sink.twice, 0);
+        ck_assert_uint_eq(sink.failed, 1);
+        ck_assert_uint_eq(sink.by_status[CQLRING_TOO_LARGE], 1);
+        ck_assert_ptr_nonnull(strstr(sink.first_error, "frame_size_max"));
+        ck_assert_uint_eq(flow_stats(&flow).connections_lost, 1);
+        flow_rows_fini(&rows);
+        flow_sink_fini(&sink);
+        cqlring_prepared_release(select);
+        flow_close(&flow);
+    }
 }
 END_TEST
 
@@ -393,7 +434,8 @@ int main(void)
     tcase_add_test(tcase, noise_is_recognised_in_either_version);
     tcase_add_test(tcase, flipped_bits_in_version_4_leave_every_row_with_one_outcome);
     tcase_add_test(tcase, an_answer_that_never_comes_times_its_row_out_and_no_other);
-    tcase_add_test(tcase, an_answer_larger_than_frame_size_max_ends_the_connection_and_says_so);
+    tcase_add_test(tcase, an_answer_larger_than_frame_size_max_fails_and_says_so);
+    tcase_add_test(tcase, an_answer_that_is_too_large_fails_its_row_of_a_job_and_no_other);
     tcase_add_test(tcase, requests_and_results_of_any_size_arrive_whole);
     tcase_add_test(tcase, split_segments_carry_many_rows_and_one_large_one);
     tcase_add_test(tcase, a_request_larger_than_the_servers_limit_fails_alone);

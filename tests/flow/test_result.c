@@ -311,7 +311,7 @@ START_TEST(an_answer_above_frame_size_max_ends_the_connection_with_both_sizes)
     flow_start(&flow);
     flow_open(&flow);
     cqlring_error error;
-    ck_assert_int_eq(flow_try(&flow, "SELECT v FROM ks.t", NULL, &error), CQLRING_LOST);
+    ck_assert_int_eq(flow_try(&flow, "SELECT v FROM ks.t", NULL, &error), CQLRING_TOO_LARGE);
     ck_assert_msg(strstr(error.message, "1000000") != NULL, "%s", error.message);
     ask_until_served(&flow);
     flow_cql(&flow, "INSERT INTO ks.t (k) VALUES (1)");

@@ -164,7 +164,7 @@ START_TEST(to_07_a_few_time_outs_do_not_end_a_good_connection)
     struct flow_sink sink;
     flow_rows_init(&rows, 10000, 20);
     flow_sink_init(&sink, 10000);
-    cqlring_execution how = limit(1500000);
+    cqlring_execution how = limit(1500000 * WATCH_SLOW);
     cqlring_job_options options = {.struct_size = sizeof options, .execution = &how};
     flow_ok(flow_run(&flow, insert, &rows, &sink, &options, NULL, NULL));
     ck_assert_uint_eq(sink.last, 10000);
@@ -188,9 +188,9 @@ START_TEST(an_attempt_time_out_tries_idempotent_requests_elsewhere)
     flow_open(&flow);
     watch_for(&flow, watch_all_up, &(uint32_t){2});
     node_silence(flow.node, 1, true);
-    cqlring_execution how = limit(5000000);
+    cqlring_execution how = limit(20000000);
     how.idempotent = CQLRING_YES;
-    how.attempt_timeout_us = 250000;
+    how.attempt_timeout_us = 250000 * WATCH_SLOW;
     uint32_t twice = 0;
     for (int i = 0; i < 4; i++) {
         cqlring_future *future = ask_start(&flow, INSERT_1, &how);
@@ -348,7 +348,7 @@ START_TEST(a_silent_node_is_suspect_gets_no_new_rows_and_is_trusted_when_it_answ
 {
     struct flow flow;
     start(&flow, 2);
-    flow.options.suspect_after_us = 100000;
+    flow.options.suspect_after_us = 100000 * WATCH_SLOW;
     flow_open(&flow);
     watch_for(&flow, watch_all_up, &(uint32_t){2});
     cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
@@ -357,7 +357,7 @@ START_TEST(a_silent_node_is_suspect_gets_no_new_rows_and_is_trusted_when_it_answ
     cqlring_future *waits = ask_start(&flow, "SELECT key FROM system.local", &there);
     uint32_t node = 1;
     watch_for(&flow, is_suspect, &node);
-    ck_assert_uint_eq(watch_log_count("is silent with 1 requests waiting"), 1);
+    ck_assert_uint_ge(watch_log_count("is silent with 1 requests waiting"), 1);
     struct flow_rows rows;
     struct flow_sink sink;
     flow_rows_init(&rows, 500, 16);
@@ -388,13 +388,13 @@ START_TEST(a_node_that_does_not_even_answer_the_probe_is_given_up)
 {
     struct flow flow;
     start(&flow, 1);
-    flow.options.suspect_after_us = 60000;
-    flow.options.connect_timeout_us = 150000;
+    flow.options.suspect_after_us = 60000 * WATCH_SLOW;
+    flow.options.connect_timeout_us = 250000 * WATCH_SLOW;
     flow_open(&flow);
     node_freeze(flow.node, 0, -1);
     cqlring_error error = {0};
     ck_assert_int_eq(flow_try(&flow, INSERT_1, NULL, &error), CQLRING_LOST);
-    ck_assert_ptr_nonnull(strstr(error.message, "no answer to a heartbeat in 150 ms"));
+    ck_assert_ptr_nonnull(strstr(error.message, "no answer to a heartbeat in"));
     ck_assert(error.may_have_been_applied);
     node_freeze(flow.node, 0, 0);
     watch_for(&flow, watch_all_up, &(uint32_t){1});
@@ -432,10 +432,10 @@ START_TEST(a_heartbeat_finds_a_dead_connection)
     struct flow flow;
     start(&flow, 1);
     flow.options.heartbeat_us = 50000;
-    flow.options.connect_timeout_us = 150000;
+    flow.options.connect_timeout_us = 250000 * WATCH_SLOW;
     flow_open(&flow);
     node_freeze(flow.node, 0, -1);
-    watch_for(&flow, watch_logged, "no answer to a heartbeat in 150 ms");
+    watch_for(&flow, watch_logged, "no answer to a heartbeat in");
     node_freeze(flow.node, 0, 0);
     watch_for(&flow, watch_all_up, &(uint32_t){1});
     ask_until_served(&flow);
@@ -478,8 +478,8 @@ START_TEST(to_10_a_silent_connection_without_room_for_a_probe_is_given_up_once)
     start(&flow, 1);
     flow.options.inflight_per_connection = 1;
     flow.options.heartbeat_us = 30000;
-    flow.options.suspect_after_us = 60000;
-    flow.options.connect_timeout_us = 150000;
+    flow.options.suspect_after_us = 60000 * WATCH_SLOW;
+    flow.options.connect_timeout_us = 250000 * WATCH_SLOW;
     flow_open(&flow);
     node_silence(flow.node, 0, true);
     cqlring_error error = {0};
@@ -573,6 +573,24 @@ START_TEST(an_answer_that_is_there_has_come_in_time_behind_a_slow_callback)
 }
 END_TEST
 
+/* The submitter stood still; answers may lie unread, so nothing expires before the reactor has looked. It looks although nothing
+   comes that would wake it. */
+START_TEST(a_time_out_comes_though_nothing_else_does_after_a_standstill)
+{
+    struct flow flow;
+    start(&flow, 1);
+    flow_open(&flow);
+    flow_fault(&flow, "drop:table=ks.t,times=1");
+    flow_fault(&flow, "late:table=ks.t,delay_us=50000");
+    cqlring_execution how = limit(200000);
+    cqlring_future *dropped = ask_start(&flow, INSERT_1, &how), *first = ask_start(&flow, INSERT_1, NULL);
+    flow_ok(cqlring_future_on_ready(first, slow_call, &flow));
+    flow_ok(ask_end(first, NULL));
+    ck_assert_int_eq(ask_end(dropped, NULL), CQLRING_TIMEOUT);
+    flow_close(&flow);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("timeouts");
@@ -594,6 +612,7 @@ int main(void)
     tcase_add_test(tcase, to_10_a_silent_connection_without_room_for_a_probe_is_given_up_once);
     tcase_add_test(tcase, an_answer_that_is_there_has_come_in_time_however_slow_the_application_is);
     tcase_add_test(tcase, an_answer_that_is_there_has_come_in_time_behind_a_slow_callback);
+    tcase_add_test(tcase, a_time_out_comes_though_nothing_else_does_after_a_standstill);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
 }

@@ -198,7 +198,7 @@ START_TEST(a_frozen_control_connection_is_given_up_for_another)
     watch_log(&flow);
     flow.node_options.nodes = 2;
     flow.options.heartbeat_us = 50000;
-    flow.options.connect_timeout_us = 200000;
+    flow.options.connect_timeout_us = 300000 * WATCH_SLOW;
     flow.options.reconnect_min_us = 10000;
     flow.options.reconnect_max_us = 60000;
     flow_start(&flow);

@@ -7,6 +7,15 @@
 
 #include "flow.h"
 
+/* What good answers may take is multiplied by this, where time-outs are meant for bad ones. */
+#if defined(__SANITIZE_THREAD__)
+enum { WATCH_SLOW = 6 };
+#elif defined(__SANITIZE_ADDRESS__)
+enum { WATCH_SLOW = 3 };
+#else
+enum { WATCH_SLOW = 1 };
+#endif
+
 /* Between flow_init and flow_open: keep every line, from DEBUG on. One log at a time; it begins empty. */
 void watch_log(struct flow *flow);
 void watch_log_clear(void);
