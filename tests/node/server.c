@@ -418,14 +418,22 @@ static int64_t next_time(const struct node_server *server)
 
 static int wait_events(struct node_server *server, struct epoll_event *events, int64_t until)
 {
+    static _Atomic bool coarse; /* kernels before 5.11, and valgrind, know milliseconds only */
     struct timespec timeout, *limit = NULL;
+    int64_t us = 0;
     if (until != INT64_MAX) {
-        int64_t us = until - steady_us();
+        us = until - steady_us();
         us = us < 0 ? 0 : us > 3600000000 ? 3600000000 : us;
         timeout = (struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
         limit = &timeout;
     }
-    int count = epoll_pwait2(server->epoll_fd, events, EVENTS_MAX, limit, NULL);
+    int count = -1;
+    if (!coarse) {
+        count = epoll_pwait2(server->epoll_fd, events, EVENTS_MAX, limit, NULL);
+        coarse = count < 0 && errno == ENOSYS;
+    }
+    if (coarse)
+        count = epoll_wait(server->epoll_fd, events, EVENTS_MAX, limit == NULL ? -1 : (int)((us + 999) / 1000));
     return count < 0 ? 0 : count;
 }
 
