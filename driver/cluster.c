@@ -12,6 +12,7 @@
 #include "driver/session.h"
 
 enum { PORT = 9042 };
+#define TIME_MAX_US INT64_C(86400000000)
 
 struct opening {
     cqlring_future future;
@@ -221,6 +222,24 @@ static int64_t time_or(int64_t given, int64_t otherwise)
     return given == 0 ? otherwise : given;
 }
 
+/* TO-12: the bound keeps sums of them, and of them and a clock, far from an int64's end. */
+static cqlring_status times_check(const cqlring_cluster_options *options, cqlring_error *error)
+{
+    const struct {
+        const char *name;
+        int64_t given, least;
+    } times[] = {{"connect_timeout_us", options->connect_timeout_us, 0},
+                 {"heartbeat_us", options->heartbeat_us, -1},
+                 {"suspect_after_us", options->suspect_after_us, -1},
+                 {"reconnect_min_us", options->reconnect_min_us, 0},
+                 {"reconnect_max_us", options->reconnect_max_us, 0}};
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
+        if (times[i].given < times[i].least || times[i].given > TIME_MAX_US)
+            return cqr_error(error, CQLRING_INVALID, "cluster options: %s is %lld: give 0 (the default)%s or up to %lld microseconds (a day)", times[i].name,
+                             (long long)times[i].given, times[i].least < 0 ? ", -1 (never)" : "", (long long)TIME_MAX_US);
+    return CQLRING_OK;
+}
+
 static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlring_cluster_options *options, cqlring_error *error)
 {
     static const cqlring_cluster_options defaults = {.struct_size = sizeof defaults};
@@ -239,10 +258,9 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
         return cqr_error(error, CQLRING_INVALID, "cluster options: inflight_per_connection %u (1 to 16384)", options->inflight_per_connection);
     if (options->orphans_max > 16384)
         return cqr_error(error, CQLRING_INVALID, "cluster options: orphans_max %u (1 to 16384)", options->orphans_max);
-    if (options->connect_timeout_us < 0 || options->reconnect_min_us < 0 || options->reconnect_max_us < 0)
-        return cqr_error(error, CQLRING_INVALID, "cluster options: connect_timeout_us, reconnect_min_us and reconnect_max_us are 0 (the default) or positive");
-    if (options->heartbeat_us < -1 || options->suspect_after_us < -1)
-        return cqr_error(error, CQLRING_INVALID, "cluster options: heartbeat_us and suspect_after_us are -1 (never), 0 (the default) or positive");
+    cqlring_status status = times_check(options, error);
+    if (status != CQLRING_OK)
+        return status;
     if (options->frame_size_max > PROTO_BODY_MAX || (options->frame_size_max != 0 && options->frame_size_max < 4096) || options->request_size_max > PROTO_BODY_MAX)
         return cqr_error(error, CQLRING_INVALID, "cluster options: frame_size_max is 4096 to 268435456 bytes, request_size_max at most 268435456");
     if ((options->user == NULL) != (options->password == NULL))
@@ -281,7 +299,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
                                                 .driver_version = cqlring_version(),
                                                 .application_name = cluster->application_name,
                                                 .application_version = cluster->application_version};
-    cqlring_status status = cqr_contact_points_parse(options->contact_points != NULL ? options->contact_points : "127.0.0.1", cluster->port, &cluster->points,
+    status = cqr_contact_points_parse(options->contact_points != NULL ? options->contact_points : "127.0.0.1", cluster->port, &cluster->points,
                                                      &cluster->point_count, error);
     if (status == CQLRING_OK && options->tls != NULL)
         status = tls_take(cluster, options->tls, error);

@@ -374,7 +374,7 @@ CQLRING_API cqlring_status cqlring_execute_concurrent(cqlring_session *session, 
 CQLRING_API void cqlring_job_poke(cqlring_future *job);      /* its sources and sinks are asked again */
 CQLRING_API void cqlring_job_pause(cqlring_future *job);     /* no further row is issued until resume */
 CQLRING_API void cqlring_job_resume(cqlring_future *job);
-CQLRING_API void cqlring_job_rate(cqlring_future *job, double rows_per_s, double bytes_per_s); /* from now on; 0: no limit */
+CQLRING_API void cqlring_job_rate(cqlring_future *job, double rows_per_s, double bytes_per_s); /* from now on; what is not positive and finite: no limit */
 CQLRING_API void cqlring_job_summary(const cqlring_future *job, cqlring_summary *summary); /* during and after the job */
 
 /* ---- 3. a queue: the application submits and reaps --------------------------------------------------------------- */

@@ -22,6 +22,7 @@
 enum { QUANTUM = 1024 };
 #define NODE_NONE UINT32_MAX /* an enumerator is an int */
 static const double BURST_S = 0.01;
+static const double WAIT_MAX_S = 3600; /* then it is asked again */
 
 /* ---- why it ends ---- */
 
@@ -279,7 +280,7 @@ static bool pace(struct lane *lane, struct job_part *part)
     }
     if (wait <= 0)
         return true;
-    part->pace_until_us = lane->now_us + 1 + (int64_t)(wait * 1e6);
+    part->pace_until_us = lane->now_us + 1 + (int64_t)((wait < WAIT_MAX_S ? wait : WAIT_MAX_S) * 1e6);
     return false;
 }
 

@@ -3,6 +3,7 @@
 /* A job handed over by the application: options checked, everything copied, one part a source posted to a lane; and what may be
    asked of it from any thread while it runs. Its turns are in job.c. */
 
+#include <math.h>
 #include <string.h>
 
 #include "driver/execution.h"
@@ -112,8 +113,8 @@ void cqlring_job_rate(cqlring_future *future, double rows_per_s, double bytes_pe
     struct job *job = job_of(future);
     if (job == NULL)
         return;
-    atomic_store_explicit(&job->rows_per_s, rows_per_s > 0 ? rows_per_s : 0, memory_order_relaxed);
-    atomic_store_explicit(&job->bytes_per_s, bytes_per_s > 0 ? bytes_per_s : 0, memory_order_relaxed);
+    atomic_store_explicit(&job->rows_per_s, rows_per_s > 0 && isfinite(rows_per_s) ? rows_per_s : 0, memory_order_relaxed);
+    atomic_store_explicit(&job->bytes_per_s, bytes_per_s > 0 && isfinite(bytes_per_s) ? bytes_per_s : 0, memory_order_relaxed);
     cqlring_job_poke(future);
 }
 
@@ -140,8 +141,9 @@ static cqlring_status options_check(const cqlring_job_options *options, cqlring_
                          options->struct_size, sizeof *options);
     if (options->window > WINDOW_MAX)
         return cqr_error(error, CQLRING_INVALID, "job options: window of %u rows (1 to %d, 0 for %d)", options->window, WINDOW_MAX, WINDOW);
-    if (!(options->rows_per_s >= 0) || !(options->bytes_per_s >= 0))
-        return cqr_error(error, CQLRING_INVALID, "job options: a rate is 0 (no limit) or positive");
+    if (!(options->rows_per_s >= 0 && isfinite(options->rows_per_s)) || !(options->bytes_per_s >= 0 && isfinite(options->bytes_per_s)))
+        return cqr_error(error, CQLRING_INVALID, "job options: rows_per_s %g, bytes_per_s %g: a rate is 0 (no limit) or a positive, finite number",
+                         options->rows_per_s, options->bytes_per_s);
     return CQLRING_OK;
 }
 

@@ -18,6 +18,7 @@ struct cqlring_cluster;
 struct cqlring_prepared;
 struct execution;
 struct lane;
+struct conn;
 struct op;
 
 enum { STATEMENT_ID_MAX = 256, KEY_PARTS_MAX = 64 };
@@ -87,6 +88,7 @@ void cqr_prepare_cancel(struct execution *execution);
 
 /* reprepare.c. UNPREPARED: prepare `version`'s statement on op's connection (once for all that wait), then issue op again. Submitter. */
 void cqr_reprepare(struct lane *lane, struct op *op, struct cqlring_prepared *prepared);
+void cqr_reprepare_lost(struct lane *lane, struct conn *conn); /* conn is down, and about to be freed */
 void cqr_reprepare_forget(struct lane *lane, struct op *op); /* op no longer waits for one */
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* A node answered UNPREPARED: the statement is prepared on it again, once for all requests that wait, and then they go on as if
-   nothing had been, unless what they carry was made for another version of it. Submitter. */
+   nothing had been, unless what they carry was made for another version of it. When a node has forgotten everything it is asked for a
+   few at a time, so that rows get through in between (PS-15). Submitter. */
 
 #include <string.h>
 
@@ -12,14 +13,21 @@
 #include "serialize/mem.h"
 #include "serialize/type.h"
 
-enum { REPREPARE_TIMEOUT_US = 3000000 }; /* as an attempt: then another node is asked */
+enum {
+    REPREPARE_TIMEOUT_US = 3000000, /* as an attempt: then another node is asked */
+    ASKED_MAX = 32                  /* at once, for a connection */
+};
 
 struct reprepare {
     struct reprepare *next;
     struct cqlring_prepared *prepared;
-    struct conn *conn;
+    struct conn *conn;  /* whose node did not know it; NULL: it is down meanwhile */
     struct op *waiting; /* through op->link */
+    uint32_t node;      /* conn's, & 63: a bit of op->tried */
+    bool asked;         /* the PREPARE is under way, perhaps on another connection; else its turn is later */
 };
+
+static void ask_more(struct lane *lane, struct conn *conn);
 
 void cqr_reprepare_forget(struct lane *lane, struct op *op)
 {
@@ -122,22 +130,77 @@ static struct conn *conn_to_prepare(struct lane *lane, struct conn *conn, const 
 static void reprepare_done(struct lane *lane, struct op *own, void *context)
 {
     struct reprepare *reprepare = context;
-    struct conn *conn = reprepare->conn;
+    struct conn *conn = reprepare->conn, *again = conn;
     struct statement_version *version = NULL;
     struct failure *failure = NULL;
     if (own->status == CQLRING_OK) {
-        if (cqr_prepared_learn(reprepare->prepared, &conn->dialect, own->reply_body, &version, &failure) == CQLRING_OK)
+        if (cqr_prepared_learn(reprepare->prepared, &own->conn->dialect, own->reply_body, &version, &failure) == CQLRING_OK)
             cqr_count(&lane->stats.reprepares, 1);
     } else if (own->status == CQLRING_LOST || own->status == CQLRING_TIMEOUT) {
         version = cqr_prepared_version(reprepare->prepared); /* try on another connection, preferably of another node */
-        if (own->status == CQLRING_TIMEOUT && conn->node != NULL)
+        if (own->status == CQLRING_TIMEOUT)
             for (struct op *op = reprepare->waiting; op != NULL; op = op->link)
-                op->tried |= UINT64_C(1) << (conn->node->index & 63);
-        conn = NULL;
+                op->tried |= UINT64_C(1) << reprepare->node;
+        again = NULL;
     }
-    reprepare_end(lane, reprepare, conn, version, failure != NULL ? failure : own->failure);
+    reprepare_end(lane, reprepare, again, version, failure != NULL ? failure : own->failure);
     if (failure != NULL)
         cqr_failure_free(&failure->error);
+    if (conn != NULL)
+        ask_more(lane, conn);
+}
+
+static bool ask(struct lane *lane, struct reprepare *reprepare)
+{
+    const struct cqlring_prepared *prepared = reprepare->prepared;
+    cqlring_bytes keyspace;
+    struct conn *asked = conn_to_prepare(lane, reprepare->conn, prepared, &keyspace);
+    reprepare->asked = cqr_own_request(lane, asked, OPCODE_PREPARE, (cqlring_bytes){prepared->text, (int32_t)prepared->text_size}, keyspace,
+                                       REPREPARE_TIMEOUT_US, reprepare_done, reprepare);
+    return reprepare->asked;
+}
+
+/* As many of conn's as may be under way, oldest first. Those for which there is no room wait for the end of another, and if there is
+   none their rows go elsewhere, or wait as all rows do. */
+static void ask_more(struct lane *lane, struct conn *conn)
+{
+    for (;;) {
+        uint32_t asked = 0;
+        struct reprepare *oldest = NULL;
+        for (struct reprepare *reprepare = lane->reprepares; reprepare != NULL; reprepare = reprepare->next)
+            if (reprepare->conn == conn) {
+                asked += reprepare->asked;
+                if (!reprepare->asked)
+                    oldest = reprepare;
+            }
+        if (oldest == NULL || asked >= ASKED_MAX)
+            return;
+        if (oldest->waiting == NULL) { /* those who waited have given up */
+            reprepare_end(lane, oldest, NULL, NULL, NULL);
+        } else if (!ask(lane, oldest)) {
+            if (asked > 0)
+                return;
+            reprepare_end(lane, oldest, NULL, cqr_prepared_version(oldest->prepared), NULL);
+        }
+    }
+}
+
+void cqr_reprepare_lost(struct lane *lane, struct conn *conn)
+{
+    struct reprepare *reprepare = lane->reprepares;
+    while (reprepare != NULL) {
+        if (reprepare->conn != conn) {
+            reprepare = reprepare->next;
+            continue;
+        }
+        reprepare->conn = NULL;
+        if (reprepare->asked) { /* on another connection of the node, which will tell */
+            reprepare = reprepare->next;
+            continue;
+        }
+        reprepare_end(lane, reprepare, NULL, cqr_prepared_version(reprepare->prepared), NULL);
+        reprepare = lane->reprepares;
+    }
 }
 
 void cqr_reprepare(struct lane *lane, struct op *op, struct cqlring_prepared *prepared)
@@ -148,7 +211,8 @@ void cqr_reprepare(struct lane *lane, struct op *op, struct cqlring_prepared *pr
         reprepare = reprepare->next;
     op->state = OP_WAIT_PREPARE;
     op->phase = CQLRING_NOT_SENT; /* it was refused as unknown: nothing was done */
-    if (reprepare == NULL) {
+    bool is_new = reprepare == NULL;
+    if (is_new) {
         reprepare = cqr_mem_zalloc(sizeof *reprepare);
         if (reprepare == NULL) {
             cqr_op_settle(lane, op, CQLRING_NO_MEMORY, cqr_failure_make(CQLRING_NO_MEMORY, "EXECUTE: out of memory for a re-prepare"));
@@ -156,22 +220,14 @@ void cqr_reprepare(struct lane *lane, struct op *op, struct cqlring_prepared *pr
         }
         reprepare->prepared = cqr_prepared_retain(prepared);
         reprepare->conn = conn;
+        reprepare->node = conn->node != NULL ? conn->node->index & 63 : 63;
         reprepare->next = lane->reprepares;
         lane->reprepares = reprepare;
-        cqlring_bytes keyspace;
-        struct conn *asked = conn_to_prepare(lane, conn, prepared, &keyspace);
-        if (!cqr_own_request(lane, asked, OPCODE_PREPARE, (cqlring_bytes){prepared->text, (int32_t)prepared->text_size}, keyspace,
-                             REPREPARE_TIMEOUT_US, reprepare_done, reprepare)) {
-            /* no room on it now: elsewhere, or later */
-            struct statement_version *version = cqr_prepared_version(prepared);
-            reprepare->waiting = op;
-            op->link = NULL;
-            reprepare_end(lane, reprepare, NULL, version, NULL);
-            return;
-        }
     }
     op->link = reprepare->waiting;
     reprepare->waiting = op;
     if (op->deadline_us != INT64_MAX)
         cqr_wheel_arm(&lane->wheel, &op->timer, op->deadline_us);
+    if (is_new)
+        ask_more(lane, conn);
 }

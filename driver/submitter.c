@@ -30,6 +30,7 @@ static void conn_down(struct lane *lane, struct conn *conn)
             cqr_op_lost(lane, (struct op *)word, conn);
         }
     }
+    cqr_reprepare_lost(lane, conn);
     cqr_link_down(lane, conn);
     cqr_writer_fini(conn);
     if (conn->next != NULL)

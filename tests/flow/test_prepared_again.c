@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ask.h"
+#include "watch.h"
 #include "serialize/mem.h"
 
 static void up(struct flow *flow, int version, uint32_t nodes)
@@ -104,6 +105,88 @@ START_TEST(a_storm_after_a_restart_is_one_prepare_per_node)
     }
     ck_assert_int_eq(node_table_rows(flow.node, "ks.t"), 6000);
     cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
+static bool prepares_seen(struct flow *flow, void *count)
+{
+    (void)flow;
+    return ask_seen_count(OPCODE_PREPARE) >= *(uint32_t *)count;
+}
+
+/* So many are prepared again at once and no more, and other requests go on meanwhile. */
+START_TEST(ps_15_a_node_that_has_forgotten_everything_is_not_asked_for_it_all_at_once)
+{
+    enum { STATEMENTS = 200 };
+    uint32_t at_once = 32;
+    struct flow flow;
+    up(&flow, _i, 1);
+    cqlring_prepared *select[STATEMENTS];
+    cqlring_future *futures[STATEMENTS];
+    for (int i = 0; i < STATEMENTS; i++) {
+        char text[80];
+        snprintf(text, sizeof text, "SELECT v FROM ks.t WHERE k = ? LIMIT %d", i + 1);
+        select[i] = flow_prepare(&flow, text);
+    }
+    node_forget_prepared(flow.node, NODE_ALL);
+    ask_record_clear();
+    flow_fault(&flow, "late:opcode=PREPARE,delay_us=400000");
+    cqlring_bytes key = flow_bigint(1);
+    for (int i = 0; i < STATEMENTS; i++)
+        futures[i] = ask_start_prepared(&flow, select[i], &key, 1, NULL);
+    watch_for(&flow, prepares_seen, &at_once);
+    ck_assert_int_eq(ask_number(&flow, "SELECT count(*) FROM ks.t"), 0);
+    ck_assert_uint_eq(ask_seen_count(OPCODE_PREPARE), at_once);
+    node_fault_remove(flow.node, 0);
+    for (int i = 0; i < STATEMENTS; i++)
+        flow_ok(ask_end(futures[i], NULL));
+    ck_assert_uint_eq(ask_seen_count(OPCODE_PREPARE), STATEMENTS);
+    for (int i = 0; i < STATEMENTS; i++)
+        cqlring_prepared_release(select[i]);
+    flow_close(&flow);
+}
+END_TEST
+
+static bool prepares_seen_at_0(struct flow *flow, void *count)
+{
+    (void)flow;
+    uint32_t seen = 0;
+    for (uint32_t i = 0; i < ask_seen_count(OPCODE_PREPARE); i++)
+        seen += ask_seen_at(OPCODE_PREPARE, i).node == 0;
+    return seen >= *(uint32_t *)count;
+}
+
+/* Those of a connection that is lost, asked for or not yet, are asked for elsewhere. */
+START_TEST(ps_15_a_connection_lost_meanwhile_costs_no_request)
+{
+    enum { STATEMENTS = 200 };
+    uint32_t at_once = 32;
+    struct flow flow;
+    up(&flow, _i, 2);
+    cqlring_prepared *select[STATEMENTS];
+    cqlring_future *futures[STATEMENTS];
+    for (int i = 0; i < STATEMENTS; i++) {
+        char text[80];
+        snprintf(text, sizeof text, "SELECT v FROM ks.t WHERE k = ? LIMIT %d", i + 1);
+        select[i] = flow_prepare(&flow, text);
+    }
+    node_forget_prepared(flow.node, NODE_ALL);
+    ask_record_clear();
+    flow_fault(&flow, "late:opcode=PREPARE,node=0,delay_us=20000000");
+    cqlring_execution how = {.struct_size = sizeof how, .idempotent = CQLRING_YES, .timeout_us = 60000000};
+    cqlring_bytes key = flow_bigint(1);
+    for (int i = 0; i < STATEMENTS; i++)
+        futures[i] = ask_start_prepared(&flow, select[i], &key, 1, &how);
+    watch_for(&flow, prepares_seen_at_0, &at_once);
+    node_fault_remove(flow.node, 0);
+    node_cut(flow.node, 0, 0);
+    for (int i = 0; i < STATEMENTS; i++) {
+        cqlring_error error = {0};
+        cqlring_status status = ask_end(futures[i], &error);
+        ck_assert_msg(status == CQLRING_OK, "%d: %s", i, error.message);
+        cqlring_prepared_release(select[i]);
+    }
     flow_close(&flow);
 }
 END_TEST
@@ -278,6 +361,44 @@ START_TEST(ps_07_prepared_again_on_a_connection_of_another_keyspace_it_is_still_
     }
     ck_assert_int_eq(node_table_rows(flow.node, "ks.t"), 8);
     ck_assert_int_eq(node_table_rows(flow.node, "k2.t"), 0);
+    cqlring_session_release(one);
+    cqlring_session_release(two);
+    flow_close(&flow);
+}
+END_TEST
+
+/* On v4 the PREPARE goes out on a connection of the statement's keyspace; the one that asked for it may be gone when it is answered. */
+START_TEST(ps_07_the_connection_that_asked_may_be_lost_before_the_other_is_answered)
+{
+    struct flow flow;
+    up(&flow, 4, 1);
+    flow_cql(&flow, "CREATE KEYSPACE k2 WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    cqlring_session *one = session_in(&flow, "ks"), *two = session_in(&flow, "k2");
+    cqlring_future *future = NULL;
+    flow_ok(cqlring_prepare(one, cqlring_text("INSERT INTO t (k, v) VALUES (?, ?)"), NULL, &future, NULL));
+    flow_ok(ask_wait(future, NULL));
+    cqlring_prepared *insert = cqlring_future_prepared(future);
+    cqlring_future_release(future);
+    node_forget_prepared(flow.node, NODE_ALL);
+    ask_record_clear();
+    flow_fault(&flow, "late:opcode=PREPARE,delay_us=300000");
+    cqlring_bytes values[2] = {flow_bigint(1), cqlring_text("v")};
+    cqlring_request request = {.session = two, .prepared = insert, .values = values, .value_count = 2};
+    flow_ok(cqlring_execute(&request, &future, NULL));
+    uint32_t one_seen = 1;
+    watch_for(&flow, prepares_seen, &one_seen);
+    cqlring_future *closed = NULL;
+    flow_ok(cqlring_session_close(two, 0, &closed, NULL));
+    flow_ok(ask_end(closed, NULL));
+    ck_assert_int_eq(ask_end(future, NULL), CQLRING_CLOSED);
+    cqlring_session_release(two);
+    two = session_in(&flow, "k2"); /* a new connection, perhaps where the old one was */
+    request.session = two;
+    flow_ok(cqlring_execute_sync(&request, NULL, NULL));
+    ask_pass(&flow, 400);
+    request.session = one;
+    flow_ok(cqlring_execute_sync(&request, NULL, NULL));
+    cqlring_prepared_release(insert);
     cqlring_session_release(one);
     cqlring_session_release(two);
     flow_close(&flow);
@@ -541,12 +662,15 @@ int main(void)
     TCase *tcase = tcase_create("prepared_again");
     tcase_add_loop_test(tcase, a_forgotten_statement_is_prepared_again_unseen, 4, 6);
     tcase_add_test(tcase, a_storm_after_a_restart_is_one_prepare_per_node);
+    tcase_add_loop_test(tcase, ps_15_a_node_that_has_forgotten_everything_is_not_asked_for_it_all_at_once, 4, 6);
+    tcase_add_loop_test(tcase, ps_15_a_connection_lost_meanwhile_costs_no_request, 4, 6);
     tcase_add_test(tcase, a_node_that_never_knows_it_gives_an_error_and_not_an_endless_loop);
     tcase_add_test(tcase, when_it_cannot_be_prepared_again_all_who_wait_get_the_servers_reason);
     tcase_add_test(tcase, a_time_out_and_a_cancel_while_it_is_prepared_again_were_not_sent);
     tcase_add_test(tcase, a_connection_lost_on_the_second_prepare_lets_another_node_take_the_row);
     tcase_add_loop_test(tcase, ps_09_a_batch_of_forgotten_statements_is_applied_once, 4, 6);
     tcase_add_loop_test(tcase, ps_07_prepared_again_on_a_connection_of_another_keyspace_it_is_still_the_same_statement, 4, 6);
+    tcase_add_test(tcase, ps_07_the_connection_that_asked_may_be_lost_before_the_other_is_answered);
     tcase_add_test(tcase, ps_07_on_v4_without_a_connection_in_its_keyspace_it_is_refused_rather_than_another_statement);
     tcase_add_loop_test(tcase, ps_07_schema_changes_work_after_the_cache_was_flushed, 4, 6);
     tcase_add_loop_test(tcase, ps_05_rows_are_read_with_what_the_second_prepare_said, 4, 6);

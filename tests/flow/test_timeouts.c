@@ -2,6 +2,7 @@
 
 /* Answers that come late or never: time-outs, the stream ids that they keep, suspicion and heartbeats. */
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -591,6 +592,70 @@ START_TEST(a_time_out_comes_though_nothing_else_does_after_a_standstill)
 }
 END_TEST
 
+START_TEST(to_12_a_time_out_that_cannot_be_is_refused_and_one_that_is_huge_is_none)
+{
+    struct flow flow;
+    start(&flow, 1);
+    flow_open(&flow);
+    int64_t *const times[] = {&flow.options.connect_timeout_us, &flow.options.heartbeat_us, &flow.options.suspect_after_us, &flow.options.reconnect_min_us,
+                              &flow.options.reconnect_max_us};
+    static const char *const names[] = {"connect_timeout_us", "heartbeat_us", "suspect_after_us", "reconnect_min_us", "reconnect_max_us"};
+    static const int64_t odd[] = {-2, INT64_MIN, INT64_MAX, INT64_C(86400000001)};
+    for (int i = 0; i < 5; i++) {
+        int64_t was = *times[i];
+        for (int j = 0; j < 4; j++) {
+            *times[i] = odd[j];
+            cqlring_error error = {0};
+            cqlring_cluster *cluster = NULL;
+            ck_assert_int_eq(cqlring_cluster_open_sync(flow.runtime, &flow.options, &cluster, &error), CQLRING_INVALID);
+            ck_assert_ptr_nonnull(strstr(error.message, names[i]));
+        }
+        *times[i] = was;
+    }
+    for (int i = 0; i < 2; i++) { /* of a request */
+        cqlring_execution how = {.struct_size = sizeof how, .timeout_us = odd[i]};
+        ck_assert_int_eq(flow_try(&flow, INSERT_1, NULL, NULL), CQLRING_OK);
+        cqlring_request request = {.session = flow.session, .cql = cqlring_text(INSERT_1), .execution = &how};
+        ck_assert_int_eq(cqlring_execute_sync(&request, NULL, NULL), CQLRING_INVALID);
+        how = (cqlring_execution){.struct_size = sizeof how, .attempt_timeout_us = odd[i]};
+        ck_assert_int_eq(cqlring_execute_sync(&request, NULL, NULL), CQLRING_INVALID);
+        ck_assert_int_eq(cqlring_session_close(flow.session, odd[i], NULL, NULL), CQLRING_INVALID);
+    }
+    cqlring_execution huge = {.struct_size = sizeof huge, .timeout_us = INT64_MAX, .attempt_timeout_us = INT64_MAX - 1, .idempotent = CQLRING_YES};
+    cqlring_request request = {.session = flow.session, .cql = cqlring_text(INSERT_1), .execution = &huge};
+    cqlring_future *future = NULL;
+    flow_ok(cqlring_execute(&request, &future, NULL));
+    flow_ok(cqlring_future_wait(future, INT64_MAX, NULL));
+    cqlring_future_release(future);
+    /* rates of a job: what is no number is refused, and a rate of next to nothing only waits */
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    struct flow_rows rows;
+    struct flow_sink sink;
+    flow_rows_init(&rows, 100, 16);
+    flow_sink_init(&sink, 100);
+    static const double rates[] = {-1, NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < 4; i++)
+        for (int bytes = 0; bytes < 2; bytes++) {
+            cqlring_job_options options = {.struct_size = sizeof options, .rows_per_s = bytes ? 0 : rates[i], .bytes_per_s = bytes ? rates[i] : 0};
+            cqlring_error error = {0};
+            cqlring_source source = flow_source(&rows);
+            cqlring_future *job = NULL;
+            ck_assert_int_eq(cqlring_execute_concurrent(flow.session, &insert, 1, &source, NULL, 1, &options, &job, &error), CQLRING_INVALID);
+            ck_assert_ptr_nonnull(strstr(error.message, "rate"));
+        }
+    cqlring_job_options options = {.struct_size = sizeof options, .rows_per_s = 1e-300, .bytes_per_s = 1e-300};
+    cqlring_future *job = flow_job(&flow, insert, &rows, &sink, &options);
+    ck_assert_int_eq(cqlring_future_wait(job, 20000, NULL), CQLRING_TIMEOUT);
+    cqlring_job_rate(job, INFINITY, NAN); /* no limit */
+    flow_ok(ask_end(job, NULL));
+    ck_assert_uint_eq(sink.last, 100);
+    flow_rows_fini(&rows);
+    flow_sink_fini(&sink);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("timeouts");
@@ -613,6 +678,7 @@ int main(void)
     tcase_add_test(tcase, an_answer_that_is_there_has_come_in_time_however_slow_the_application_is);
     tcase_add_test(tcase, an_answer_that_is_there_has_come_in_time_behind_a_slow_callback);
     tcase_add_test(tcase, a_time_out_comes_though_nothing_else_does_after_a_standstill);
+    tcase_add_test(tcase, to_12_a_time_out_that_cannot_be_is_refused_and_one_that_is_huge_is_none);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
 }
