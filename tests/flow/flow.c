@@ -161,6 +161,7 @@ static int32_t rows_next(cqlring_row *out, uint32_t capacity, int64_t now_us, in
         rows->later_at = -1;
         if (rows->later_us > 0)
             *wake_at_us = now_us + rows->later_us;
+        atomic_store(&rows->later_said, true);
         return CQLRING_SOURCE_LATER;
     }
     uint32_t count = 0;
@@ -267,6 +268,14 @@ cqlring_future *flow_job(struct flow *flow, cqlring_prepared *statement, struct 
     cqlring_status status = cqlring_execute_concurrent(flow->session, &statement, 1, &source, sink != NULL ? &out : NULL, 1, options, &future, &error);
     ck_assert_msg(status == CQLRING_OK, "execute_concurrent: %s: %s", cqlring_status_name(status), error.message);
     return future;
+}
+
+void flow_until(cqlring_future *job, const atomic_bool *said)
+{
+    cqlring_error error;
+    do
+        ck_assert_int_eq(cqlring_future_wait(job, 1000, &error), CQLRING_TIMEOUT);
+    while (!atomic_load(said));
 }
 
 cqlring_status flow_run(struct flow *flow, cqlring_prepared *statement, struct flow_rows *rows, struct flow_sink *sink, const cqlring_job_options *options,

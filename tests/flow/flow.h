@@ -7,6 +7,7 @@
    that makes rows and a sink that writes everything down. Tests give time and await events; nobody sleeps. */
 
 #include <check.h>
+#include <stdatomic.h>
 
 #include "driver/cqlring.h"
 #include "tests/node/node.h"
@@ -53,6 +54,7 @@ struct flow_rows {
     int64_t fail_at;             /* ≥ 0: FAILED before this row */
     int64_t later_at;            /* ≥ 0: LATER once before this row, until a poke (or later_us) */
     int64_t later_us;
+    atomic_bool later_said;
     uint64_t calls;
     uint8_t *memory;
     cqlring_bytes cells[256][2];
@@ -73,7 +75,7 @@ struct flow_sink {
     uint32_t batch_max;
     uint64_t stop_after;         /* > 0: STOP after so many completions */
     uint64_t later_at;           /* > 0: LATER once at the batch after so many completions */
-    bool later_said;
+    atomic_bool later_said;
     uint64_t by_status[16];
     int32_t first_code;
     char first_error[400];
@@ -91,6 +93,9 @@ uint64_t flow_sink_missing(const struct flow_sink *sink, uint64_t rows); /* rows
 cqlring_future *flow_job(struct flow *flow, cqlring_prepared *statement, struct flow_rows *rows, struct flow_sink *sink, const cqlring_job_options *options);
 cqlring_status flow_run(struct flow *flow, cqlring_prepared *statement, struct flow_rows *rows, struct flow_sink *sink, const cqlring_job_options *options,
                         cqlring_summary *summary, cqlring_error *error);
+
+/* Until the source or the sink of a running job has said LATER; the job must not end meanwhile. */
+void flow_until(cqlring_future *job, const atomic_bool *said);
 
 /* A cell holding this bigint, in memory that lasts until the next 64 calls. */
 cqlring_bytes flow_bigint(int64_t value);

@@ -216,7 +216,7 @@ START_TEST(a_sink_that_said_later_gets_its_rows_at_the_close)
     flow_sink_init(&sink, 5000);
     sink.later_at = 700;
     cqlring_future *job = flow_job(&flow, insert, &rows, &sink, NULL), *closed;
-    ck_assert_int_eq(cqlring_future_wait(job, 100000, NULL), CQLRING_TIMEOUT);
+    flow_until(job, &sink.later_said);
     flow_ok(cqlring_session_close(flow.session, 0, &closed, NULL));
     flow_ok(ask_end(closed, NULL));
     ck_assert_int_eq(ask_wait(job, NULL), CQLRING_CLOSED);
