@@ -221,7 +221,7 @@ static int64_t time_or(int64_t given, int64_t otherwise)
     return given == 0 ? otherwise : given;
 }
 
-static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlring_cluster_options *options, cqlring_error *error)
+static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlring_cluster_options *options, const char *call, cqlring_error *error)
 {
     static const cqlring_cluster_options defaults = {.struct_size = sizeof defaults};
     if (options == NULL)
@@ -258,15 +258,15 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     cluster->application_name = text_copy(options->application_name, &failed);
     cluster->application_version = text_copy(options->application_version, &failed);
     if (failed)
-        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_cluster_open: out of memory");
+        return cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     cluster->connect_timeout_us = time_or(options->connect_timeout_us, 5000000);
     cluster->heartbeat_us = time_or(options->heartbeat_us, 30000000);
     cluster->suspect_after_us = time_or(options->suspect_after_us, 2000000);
     cluster->reconnect_min_us = time_or(options->reconnect_min_us, 50000);
     cluster->reconnect_max_us = time_or(options->reconnect_max_us, 10000000);
     if (cluster->reconnect_max_us < cluster->reconnect_min_us)
-        return cqr_error(error, CQLRING_INVALID, "cluster options: reconnect_max_us (%lld) is below reconnect_min_us (%lld)",
-                         (long long)cluster->reconnect_max_us, (long long)cluster->reconnect_min_us);
+        return cqr_error(error, CQLRING_INVALID, "cluster options: reconnect_max_us (%s) is below reconnect_min_us (%s)",
+                         cqr_duration(cluster->reconnect_max_us).text, cqr_duration(cluster->reconnect_min_us).text);
     cluster->inflight_per_connection = options->inflight_per_connection != 0 ? options->inflight_per_connection : 1024;
     cluster->orphans_max = options->orphans_max != 0 ? options->orphans_max : 1024;
     cluster->frame_size_max = options->frame_size_max != 0 ? options->frame_size_max : PROTO_BODY_MAX;
@@ -325,10 +325,9 @@ void cqr_cluster_opened(struct cqlring_cluster *cluster, struct failure *failure
     cqr_future_complete(future);
 }
 
-cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_cluster_options *options, cqlring_future **future, cqlring_error *error)
+/* The one of the two public functions that `call` names. */
+static cqlring_status cluster_open(cqlring_runtime *runtime, const cqlring_cluster_options *options, cqlring_future **future, const char *call, cqlring_error *error)
 {
-    if (future == NULL)
-        return cqr_error(error, CQLRING_INVALID, "cqlring_cluster_open: future must be given");
     struct runtime_core *core;
     if (runtime == NULL) {
         cqlring_status status = cqr_runtime_default(&core, error);
@@ -337,7 +336,7 @@ cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_clus
     } else {
         core = cqr_runtime_core(runtime);
         if (core->fork_generation != cqr_fork_generation())
-            return cqr_error(error, CQLRING_FORKED, "cqlring_cluster_open: the runtime belongs to the parent process; make one in the child");
+            return cqr_error(error, CQLRING_FORKED, "%s: the runtime belongs to the parent process; make one in the child", call);
         cqr_runtime_retain(core);
     }
     struct cqlring_cluster *cluster = cqr_mem_zalloc(sizeof *cluster);
@@ -348,22 +347,22 @@ cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_clus
         cqr_mem_free(spare);
         cqr_mem_free(opening);
         cqr_runtime_release(core);
-        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_cluster_open: out of memory");
+        return cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     }
     cluster->runtime = core;
     atomic_init(&cluster->spare, spare);
     atomic_init(&cluster->references, 1);
     cluster->fork_generation = cqr_fork_generation();
     pthread_mutex_init(&cluster->lock, NULL);
-    cqlring_status status = options_take(cluster, options, error);
+    cqlring_status status = options_take(cluster, options, call, error);
     if (status == CQLRING_OK)
         cluster->topology = cqr_topology_create();
     if (status == CQLRING_OK && (cluster->topology == NULL || !cqr_control_create(cluster)))
-        status = cqr_error(error, CQLRING_NO_MEMORY, "cqlring_cluster_open: out of memory");
+        status = cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     if (status == CQLRING_OK) {
         pthread_mutex_lock(&core->lock);
         if (atomic_load_explicit(&core->state, memory_order_acquire) != 0) {
-            status = cqr_error(error, CQLRING_CLOSED, "cqlring_cluster_open: the runtime is being destroyed");
+            status = cqr_error(error, CQLRING_CLOSED, "%s: the runtime is being destroyed", call);
         } else {
             cluster->next = core->clusters;
             cluster->link = &core->clusters;
@@ -385,6 +384,13 @@ cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_clus
     return CQLRING_OK;
 }
 
+cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_cluster_options *options, cqlring_future **future, cqlring_error *error)
+{
+    if (future == NULL)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_cluster_open: future must be given");
+    return cluster_open(runtime, options, future, "cqlring_cluster_open", error);
+}
+
 cqlring_status cqlring_cluster_open_sync(cqlring_runtime *runtime, const cqlring_cluster_options *options, cqlring_cluster **cluster, cqlring_error *error)
 {
     cqlring_future *future = NULL;
@@ -392,7 +398,7 @@ cqlring_status cqlring_cluster_open_sync(cqlring_runtime *runtime, const cqlring
         return cqr_error(error, CQLRING_INVALID, "cqlring_cluster_open_sync: cluster must be given");
     if (cqr_on_library_thread())
         return cqr_error(error, CQLRING_INVALID, "cqlring_cluster_open_sync: a callback must not wait; use cqlring_cluster_open");
-    cqlring_status status = cqlring_cluster_open(runtime, options, &future, error);
+    cqlring_status status = cluster_open(runtime, options, &future, "cqlring_cluster_open_sync", error);
     if (status != CQLRING_OK)
         return status;
     status = cqlring_future_wait(future, -1, error);
@@ -458,6 +464,7 @@ void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info)
     info->connections = atomic_load_explicit(&node->connections, memory_order_relaxed);
     info->in_flight = atomic_load_explicit(&node->in_flight, memory_order_relaxed);
     info->is_up = info->connections > 0;
+    info->protocol_version = (uint8_t)atomic_load_explicit(&node->version, memory_order_relaxed);
     info->is_suspect = atomic_load_explicit(&node->suspects, memory_order_relaxed) > 0;
 }
 
