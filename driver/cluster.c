@@ -196,13 +196,14 @@ static char *text_copy(const char *text, bool *failed)
 static cqlring_status tls_take(struct cqlring_cluster *cluster, const cqlring_tls_options *given, cqlring_error *error)
 {
     if (given->struct_size < sizeof *given)
-        return cqr_error(error, CQLRING_INVALID, "TLS options: struct_size is %zu, expected %zu", given->struct_size, sizeof *given);
+        return cqr_error(error, CQLRING_INVALID, "TLS options: struct_size is %zu, expected %zu: set it to sizeof(cqlring_tls_options)", given->struct_size,
+                         sizeof *given);
     if (given->verify > CQLRING_TLS_NONE)
-        return cqr_error(error, CQLRING_INVALID, "TLS options: verify is FULL, CHAIN or NONE");
+        return cqr_error(error, CQLRING_INVALID, "TLS options: verify %d (FULL, CHAIN or NONE)", (int)given->verify);
     const int32_t versions[2] = {given->version_min, given->version_max};
     for (int i = 0; i < 2; i++)
         if (versions[i] != 0 && versions[i] != 12 && versions[i] != 13)
-            return cqr_error(error, CQLRING_INVALID, "TLS options: a version is 0 (the default), 12 or 13, not %d", versions[i]);
+            return cqr_error(error, CQLRING_INVALID, "TLS options: %s %d (0 for the default, 12 or 13)", i == 0 ? "version_min" : "version_max", versions[i]);
     struct tls_options options = {.ca_file = given->ca_file,
                                   .ca_pem = given->ca_pem,
                                   .certificate_file = given->certificate_file,
@@ -221,6 +222,22 @@ static int64_t time_or(int64_t given, int64_t otherwise)
     return given == 0 ? otherwise : given;
 }
 
+static cqlring_status times_check(const cqlring_cluster_options *options, cqlring_error *error)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+        int least;
+    } times[] = {{"connect_timeout_us", options->connect_timeout_us, 0}, {"reconnect_min_us", options->reconnect_min_us, 0},
+                 {"reconnect_max_us", options->reconnect_max_us, 0},     {"heartbeat_us", options->heartbeat_us, -1},
+                 {"suspect_after_us", options->suspect_after_us, -1}};
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
+        if (times[i].value < times[i].least)
+            return cqr_error(error, CQLRING_INVALID, "cluster options: %s %lld (%s0 for the default, or microseconds)", times[i].name, (long long)times[i].value,
+                             times[i].least < 0 ? "-1 for never, " : "");
+    return CQLRING_OK;
+}
+
 static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlring_cluster_options *options, const char *call, cqlring_error *error)
 {
     static const cqlring_cluster_options defaults = {.struct_size = sizeof defaults};
@@ -234,17 +251,18 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     if (options->protocol_version != 0 && options->protocol_version != PROTO_V4 && options->protocol_version != PROTO_V5)
         return cqr_error(error, CQLRING_INVALID, "cluster options: protocol_version %d (4, 5, or 0 to negotiate)", options->protocol_version);
     if (options->compression > CQLRING_COMPRESSION_LZ4)
-        return cqr_error(error, CQLRING_INVALID, "cluster options: compression %d is neither NONE nor LZ4", options->compression);
+        return cqr_error(error, CQLRING_INVALID, "cluster options: compression %d (NONE or LZ4)", (int)options->compression);
     if (options->inflight_per_connection > 16384)
         return cqr_error(error, CQLRING_INVALID, "cluster options: inflight_per_connection %u (1 to 16384)", options->inflight_per_connection);
     if (options->orphans_max > 16384)
         return cqr_error(error, CQLRING_INVALID, "cluster options: orphans_max %u (1 to 16384)", options->orphans_max);
-    if (options->connect_timeout_us < 0 || options->reconnect_min_us < 0 || options->reconnect_max_us < 0)
-        return cqr_error(error, CQLRING_INVALID, "cluster options: connect_timeout_us, reconnect_min_us and reconnect_max_us are 0 (the default) or positive");
-    if (options->heartbeat_us < -1 || options->suspect_after_us < -1)
-        return cqr_error(error, CQLRING_INVALID, "cluster options: heartbeat_us and suspect_after_us are -1 (never), 0 (the default) or positive");
-    if (options->frame_size_max > PROTO_BODY_MAX || (options->frame_size_max != 0 && options->frame_size_max < 4096) || options->request_size_max > PROTO_BODY_MAX)
-        return cqr_error(error, CQLRING_INVALID, "cluster options: frame_size_max is 4096 to 268435456 bytes, request_size_max at most 268435456");
+    cqlring_status status = times_check(options, error);
+    if (status != CQLRING_OK)
+        return status;
+    if (options->frame_size_max > PROTO_BODY_MAX || (options->frame_size_max != 0 && options->frame_size_max < 4096))
+        return cqr_error(error, CQLRING_INVALID, "cluster options: frame_size_max %u bytes (4096 to %u)", options->frame_size_max, (unsigned)PROTO_BODY_MAX);
+    if (options->request_size_max > PROTO_BODY_MAX)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: request_size_max %u bytes (at most %u)", options->request_size_max, (unsigned)PROTO_BODY_MAX);
     if ((options->user == NULL) != (options->password == NULL))
         return cqr_error(error, CQLRING_INVALID, "cluster options: user and password are given together");
     if (options->user != NULL && strlen(options->user) + strlen(options->password) + 2 > 4096)
@@ -281,7 +299,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
                                                 .driver_version = cqlring_version(),
                                                 .application_name = cluster->application_name,
                                                 .application_version = cluster->application_version};
-    cqlring_status status = cqr_contact_points_parse(options->contact_points != NULL ? options->contact_points : "127.0.0.1", cluster->port, &cluster->points,
+    status = cqr_contact_points_parse(options->contact_points != NULL ? options->contact_points : "127.0.0.1", cluster->port, &cluster->points,
                                                      &cluster->point_count, error);
     if (status == CQLRING_OK && options->tls != NULL)
         status = tls_take(cluster, options->tls, error);

@@ -141,7 +141,9 @@ static cqlring_status options_check(const cqlring_job_options *options, cqlring_
     if (options->window > WINDOW_MAX)
         return cqr_error(error, CQLRING_INVALID, "job options: window of %u rows (1 to %d, 0 for %d)", options->window, WINDOW_MAX, WINDOW);
     if (!(options->rows_per_s >= 0) || !(options->bytes_per_s >= 0))
-        return cqr_error(error, CQLRING_INVALID, "job options: a rate is 0 (no limit) or positive");
+        return cqr_error(error, CQLRING_INVALID, "job options: %s %g (0 for no limit, or positive)",
+                         !(options->rows_per_s >= 0) ? "rows_per_s" : "bytes_per_s",
+                         !(options->rows_per_s >= 0) ? options->rows_per_s : options->bytes_per_s);
     return CQLRING_OK;
 }
 

@@ -175,6 +175,68 @@ START_TEST(a_value_of_the_wrong_size_is_told_with_column_type_and_both_sizes)
 }
 END_TEST
 
+/* ---- options ---- */
+
+START_TEST(options_out_of_range_are_told_with_name_value_and_what_is_allowed)
+{
+    struct flow flow;
+    flow_up(&flow);
+    cqlring_error error;
+    cqlring_cluster *cluster = NULL;
+#define CLUSTER(option, value_, ...)                                                                                                     \
+    do {                                                                                                                                 \
+        cqlring_cluster_options options = {.struct_size = sizeof options, .option = value_};                                             \
+        cqlring_cluster_open_sync(flow.runtime, &options, &cluster, &error);                                                             \
+        WORDS(&error, CQLRING_INVALID, "cluster options: ", #option, " " #value_ " ", __VA_ARGS__);                                      \
+    } while (0)
+    CLUSTER(port, 70000, "65535");
+    CLUSTER(protocol_version, 3, "4, 5");
+    CLUSTER(connect_timeout_us, -1, "0 for the default");
+    CLUSTER(reconnect_min_us, -5, "0 for the default");
+    CLUSTER(reconnect_max_us, -1, "0 for the default");
+    CLUSTER(heartbeat_us, -2, "-1 for never");
+    CLUSTER(suspect_after_us, -7, "-1 for never");
+    CLUSTER(frame_size_max, 4095, "4096");
+    CLUSTER(request_size_max, 268435457, "268435456");
+    CLUSTER(inflight_per_connection, 16385, "16384");
+    CLUSTER(orphans_max, 16385, "16384");
+    cqlring_cluster_options late = {.struct_size = sizeof late, .reconnect_min_us = 2000000, .reconnect_max_us = 1500};
+    cqlring_cluster_open_sync(flow.runtime, &late, &cluster, &error);
+    WORDS(&error, CQLRING_INVALID, "reconnect_max_us (1.5 ms) is below reconnect_min_us (2 s)");
+    cqlring_tls_options tls = {.struct_size = sizeof tls, .version_max = 11};
+    cqlring_cluster_options secure = {.struct_size = sizeof secure, .tls = &tls};
+    cqlring_cluster_open_sync(flow.runtime, &secure, &cluster, &error);
+    WORDS(&error, CQLRING_INVALID, "TLS options: version_max 11 (");
+
+#define EXECUTION(option, value_, ...)                                                                                                   \
+    do {                                                                                                                                 \
+        cqlring_execution how = {.struct_size = sizeof how, .option = value_};                                                           \
+        ask_text(&flow, "SELECT key FROM system.local", NULL, 0, &how, NULL, &error);                                                    \
+        WORDS(&error, CQLRING_INVALID, "execution options: " #option " " #value_ " ", __VA_ARGS__);                                      \
+    } while (0)
+    EXECUTION(timeout_us, -2, "-1 for none");
+    EXECUTION(attempt_timeout_us, -3, "-1 for none");
+    EXECUTION(page_size, -2, "-1 for unpaged");
+    EXECUTION(consistency, 77, "levels");
+    EXECUTION(serial_consistency, 1, "SERIAL");
+
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    cqlring_source source = {.next = one_short_row};
+    cqlring_future *job;
+    cqlring_job_options how = {.struct_size = sizeof how, .bytes_per_s = -2.5};
+    cqlring_execute_concurrent(flow.session, &insert, 1, &source, NULL, 1, &how, &job, &error);
+    WORDS(&error, CQLRING_INVALID, "job options: bytes_per_s -2.5 (");
+    how = (cqlring_job_options){.struct_size = sizeof how, .window = 40000};
+    cqlring_execute_concurrent(flow.session, &insert, 1, &source, NULL, 1, &how, &job, &error);
+    WORDS(&error, CQLRING_INVALID, "job options: window of 40000 rows (1 to 32768");
+    cqlring_prepared_release(insert);
+    cqlring_runtime *runtime;
+    cqlring_runtime_create(&(cqlring_runtime_options){.struct_size = sizeof(cqlring_runtime_options), .threads = (cqlring_threads)9}, &runtime, &error);
+    WORDS(&error, CQLRING_INVALID, "runtime options: threads 9 (");
+    flow_close(&flow);
+}
+END_TEST
+
 /* ---- where ---- */
 
 START_TEST(an_unknown_keyspace_is_told_with_code_node_and_name)
@@ -254,6 +316,7 @@ int main(void)
     tcase_add_test(tcase, a_function_of_something_closed_names_itself);
     tcase_add_test(tcase, a_time_out_is_told_in_the_unit_that_fits_it);
     tcase_add_test(tcase, a_value_of_the_wrong_size_is_told_with_column_type_and_both_sizes);
+    tcase_add_test(tcase, options_out_of_range_are_told_with_name_value_and_what_is_allowed);
     tcase_add_test(tcase, an_unknown_keyspace_is_told_with_code_node_and_name);
     tcase_add_test(tcase, a_node_that_is_away_does_not_hide_what_another_says_of_the_keyspace);
     tcase_add_test(tcase, a_local_datacenter_that_is_none_is_told_with_those_that_are);
