@@ -213,24 +213,13 @@ static int by_size(const void *a, const void *b)
 int main(int argc, char **argv)
 {
     struct bench_server server = {.host = "127.0.0.1", .port = 9042, .threads = CQLRING_THREADS_CALLER, .protocol = 4};
-    bool is_socket = false;
+    static const char help[] = "usage: blocking [--mode library|socket] [--rows N]\n" BENCH_SERVER_USAGE;
+    static const char *const modes[] = {"library", "socket", NULL};
+    int is_socket = 0;
     uint64_t rows = 20000;
-    for (int i = 1; i < argc;) {
-        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-        int taken = bench_server_option(&server, argv[i], value);
-        if (taken == 0 && value != NULL && strcmp(argv[i], "--mode") == 0) {
-            is_socket = strcmp(value, "socket") == 0;
-            taken = 2;
-        } else if (taken == 0 && value != NULL && strcmp(argv[i], "--rows") == 0) {
-            rows = strtoull(value, NULL, 10);
-            taken = 2;
-        }
-        if (taken == 0 || rows == 0) {
-            fprintf(stderr, "blocking: %s is no option, or its value is wrong\n", argv[i]);
-            return 2;
-        }
-        i += taken;
-    }
+    const struct bench_option table[] = {BENCH_SERVER_OPTIONS(&server), BENCH_WORD_OPTION("--mode", &is_socket, modes),
+                                         BENCH_NUMBER_OPTION("--rows", &rows, 1, INT32_MAX), {.name = NULL}};
+    bench_options_parse("blocking", help, table, argc, argv);
     static struct by_socket socket_side;
     static struct by_library library_side;
     void (*call)(void *context, uint64_t row) = is_socket ? by_socket : by_library;

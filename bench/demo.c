@@ -21,25 +21,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cqlring.h"
+#include "common/bench.h"
 
 struct options {
-    const char *host, *node, *server, *mode;
-    int port;
+    struct bench_server server;
+    const char *node, *server_name;
+    int mode;
     uint64_t rows;
     uint32_t window;
-    cqlring_threads threads;
-    int32_t protocol;
-    bool lz4, verify, json;
+    bool verify, json;
 };
 
 enum { BLOB = 32 };
-
-static void fail(const char *what, const cqlring_error *error)
-{
-    fprintf(stderr, "%s: %s: %s\n", what, cqlring_status_name(error->status), error->message);
-    exit(1);
-}
 
 /* Row i: key i, a blob that depends on i. */
 static void blob_of(uint64_t i, uint8_t blob[BLOB])
@@ -87,7 +80,8 @@ static int32_t rows_next(cqlring_row *out, uint32_t capacity, int64_t now_us, in
 /* ---- sinks ---- */
 
 struct tally {
-    uint64_t delivered, errors, missing;
+    uint64_t delivered, errors;
+    uint64_t equal, missing, differing; /* read back: as it was written, not there, otherwise */
     char first_error[400];
 };
 
@@ -123,9 +117,12 @@ static cqlring_verdict read_back(const cqlring_completion *completions, uint32_t
         uint32_t rows = 0;
         uint8_t expected[BLOB];
         blob_of(completion->tag, expected);
-        if (completion->result == NULL || cqlring_result_rows(completion->result, 0, &cell, 1, &rows, NULL) != CQLRING_OK || rows != 1 ||
-            cell.size != BLOB || memcmp(cell.data, expected, BLOB) != 0)
+        if (completion->result == NULL || cqlring_result_rows(completion->result, 0, &cell, 1, &rows, NULL) != CQLRING_OK || rows == 0)
             tally->missing++;
+        else if (rows != 1 || cell.size != BLOB || memcmp(cell.data, expected, BLOB) != 0)
+            tally->differing++;
+        else
+            tally->equal++;
     }
     return CQLRING_CONTINUE;
 }
@@ -144,13 +141,6 @@ static double cpu_us(void)
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     return ((double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec) * 1e6 + (double)usage.ru_utime.tv_usec + (double)usage.ru_stime.tv_usec;
-}
-
-static double max_rss_mb(void)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return (double)usage.ru_maxrss / 1024;
 }
 
 struct phase {
@@ -179,7 +169,7 @@ static void job(cqlring_runtime *runtime, cqlring_session *session, cqlring_prep
     cqlring_future *future;
     cqlring_error error;
     if (cqlring_execute_concurrent(session, &statement, 1, &source, &sink, 1, &how, &future, &error) != CQLRING_OK)
-        fail("execute_concurrent", &error);
+        bench_die("execute_concurrent", &error);
     cqlring_status status = cqlring_future_wait(future, -1, &error);
     phase->seconds = seconds() - start;
     phase->cpu_us = cpu_us() - cpu;
@@ -188,16 +178,7 @@ static void job(cqlring_runtime *runtime, cqlring_session *session, cqlring_prep
     cqlring_future_release(future);
     free(rows);
     if (status != CQLRING_OK)
-        fail("the job", &error);
-}
-
-static void text(cqlring_session *session, const char *cql)
-{
-    cqlring_error error;
-    cqlring_execution how = {.struct_size = sizeof how, .timeout_us = 60000000};
-    cqlring_request request = {.session = session, .cql = cqlring_text(cql), .execution = &how};
-    if (cqlring_execute_sync(&request, NULL, &error) != CQLRING_OK)
-        fail(cql, &error);
+        bench_die("the job", &error);
 }
 
 /* ---- the node's process ---- */
@@ -230,44 +211,41 @@ static pid_t node_start(const char *program, const char *mode, int *port)
     exit(1);
 }
 
+/* ---- options ---- */
+
+static const char *const modes[] = {"store", "void", NULL};
+
 static void parse(int argc, char **argv, struct options *options)
 {
-    for (int i = 1; i < argc; i++) {
-        const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
-        bool takes = true;
-        if (strcmp(name, "--host") == 0)
-            options->host = value;
-        else if (strcmp(name, "--port") == 0)
-            options->port = atoi(value);
-        else if (strcmp(name, "--node") == 0)
-            options->node = value;
-        else if (strcmp(name, "--mode") == 0)
-            options->mode = value;
-        else if (strcmp(name, "--rows") == 0)
-            options->rows = strtoull(value, NULL, 10);
-        else if (strcmp(name, "--window") == 0)
-            options->window = (uint32_t)strtoul(value, NULL, 10);
-        else if (strcmp(name, "--server") == 0)
-            options->server = value;
-        else if (strcmp(name, "--protocol") == 0)
-            options->protocol = atoi(value);
-        else if (strcmp(name, "--threads") == 0)
-            options->threads = strcmp(value, "inline") == 0 ? CQLRING_THREADS_INLINE : strcmp(value, "caller") == 0 ? CQLRING_THREADS_CALLER : CQLRING_THREADS_SPLIT;
-        else {
-            takes = false;
-            if (strcmp(name, "--json") == 0)
-                options->json = true;
-            else if (strcmp(name, "--lz4") == 0)
-                options->lz4 = true;
-            else if (strcmp(name, "--no-verify") == 0)
-                options->verify = false;
-            else {
-                fprintf(stderr, "unknown option %s\n", name);
-                exit(2);
-            }
-        }
-        i += takes;
-    }
+    static const char usage[] = "usage: demo [--node PROGRAM [--mode store|void]] [--rows N] [--window 1-32768] [--json] [--no-verify] [--server NAME]\n" BENCH_SERVER_USAGE
+                                "  --node    start this cqlring-node for the occasion, instead of --host and --port (127.0.0.1 and 9042)\n"
+                                "  --server  what the figures call the server\n";
+    const struct bench_option table[] = {BENCH_SERVER_OPTIONS(&options->server),
+                                         BENCH_TEXT_OPTION("--node", &options->node),
+                                         BENCH_WORD_OPTION("--mode", &options->mode, modes),
+                                         BENCH_NUMBER_OPTION("--rows", &options->rows, 1, INT64_MAX),
+                                         BENCH_NUMBER_OPTION("--window", &options->window, 1, BENCH_WINDOW_MAX),
+                                         BENCH_TEXT_OPTION("--server", &options->server_name),
+                                         BENCH_FLAG_OPTION("--json", &options->json, true),
+                                         BENCH_FLAG_OPTION("--no-verify", &options->verify, false),
+                                         {.name = NULL}};
+    bench_options_parse("demo", usage, table, argc, argv);
+}
+
+/* ---- what is told ---- */
+
+/* "Apache Cassandra 5.0.6", without what JSON would have to escape: the version is the server's text. */
+static void name_server(const struct options *options, const char *release, char *text, size_t size)
+{
+    if (options->server_name != NULL)
+        snprintf(text, size, "%s %s", options->server_name, release);
+    else if (options->node != NULL)
+        snprintf(text, size, "embedded node %s", release);
+    else
+        snprintf(text, size, "%s:%d, release %s", options->server.host, options->server.port, release[0] != '\0' ? release : "unknown");
+    for (char *at = text; *at != '\0'; at++)
+        if (*at == '"' || *at == '\\' || (unsigned char)*at < ' ')
+            *at = '?';
 }
 
 static double per(uint64_t count, double rows)
@@ -278,7 +256,7 @@ static double per(uint64_t count, double rows)
 static void print_phase(const char *name, const struct phase *phase, double rows)
 {
     const cqlring_stats *a = &phase->before, *b = &phase->after;
-    printf("%-6s %9.0f rows in %6.2f s  %8.0f rows/s  client CPU %5.2f us/row  requests/send %6.1f  requests/recv %6.1f  wakes/request %.4f  mallocs/request %.4f\n", name,
+    printf("%-6s %9.0f rows in %6.2f s  %8.0f rows/s  client CPU %5.2f µs/row  requests/send %6.1f  requests/recv %6.1f  wakes/request %.4f  mallocs/request %.4f\n", name,
            rows, phase->seconds, rows / phase->seconds, phase->cpu_us / rows, per(b->requests_issued - a->requests_issued, (double)(b->sends - a->sends)),
            per(b->replies - a->replies, (double)(b->recvs - a->recvs)), per(b->wakes_submitter + b->wakes_reactor - a->wakes_submitter - a->wakes_reactor, rows),
            per(b->allocations - a->allocations, rows));
@@ -286,85 +264,82 @@ static void print_phase(const char *name, const struct phase *phase, double rows
         printf("       %" PRIu64 " errors, the first: %s\n", phase->tally.errors, phase->tally.first_error);
 }
 
+static void print_verdict(const struct options *options, uint64_t unwritten, const struct tally *read)
+{
+    uint64_t unread = options->rows - read->equal - read->missing - read->differing;
+    if (unwritten > 0)
+        printf("%" PRIu64 " of %" PRIu64 " rows were not written", unwritten, options->rows);
+    if (!options->verify)
+        printf("%s", unwritten > 0 ? "; nothing was read back (--no-verify)" : "nothing was read back (--no-verify)");
+    else if (unwritten == 0 && read->equal == options->rows)
+        printf("all %" PRIu64 " rows read back and equal", options->rows);
+    else
+        printf("%s%" PRIu64 " of %" PRIu64 " rows read back and equal, %" PRIu64 " missing, %" PRIu64 " different, %" PRIu64 " could not be read",
+               unwritten > 0 ? "; " : "", read->equal, options->rows, read->missing, read->differing, unread);
+}
+
 int main(int argc, char **argv)
 {
-    struct options options = {.host = "127.0.0.1", .port = 9042, .rows = 1000000, .window = 512, .verify = true, .server = "embedded node", .mode = "store"};
+    struct options options = {.server = {.host = "127.0.0.1", .port = 9042}, .rows = 1000000, .window = 512, .verify = true};
     parse(argc, argv, &options);
-    if (options.rows == 0 || options.window == 0) {
-        fprintf(stderr, "--rows and --window are at least 1\n");
-        return 2;
-    }
     pid_t node = 0;
     if (options.node != NULL)
-        node = node_start(options.node, options.mode, &options.port);
+        node = node_start(options.node, modes[options.mode], &options.server.port);
 
-    cqlring_error error;
-    cqlring_runtime_options runtime_options = {.struct_size = sizeof runtime_options, .threads = options.threads};
-    cqlring_runtime *runtime;
-    if (cqlring_runtime_create(&runtime_options, &runtime, &error) != CQLRING_OK)
-        fail("runtime", &error);
-    cqlring_cluster_options cluster_options = {.struct_size = sizeof cluster_options,
-                                               .contact_points = options.host,
-                                               .port = options.port,
-                                               .protocol_version = options.protocol,
-                                               .compression = options.lz4 ? CQLRING_COMPRESSION_LZ4 : CQLRING_COMPRESSION_NONE,
-                                               .application_name = "cqlring demo"};
-    cqlring_cluster *cluster;
-    if (cqlring_cluster_open_sync(runtime, &cluster_options, &cluster, &error) != CQLRING_OK)
-        fail("cluster", &error);
-    cqlring_session *session;
-    if (cqlring_session_open_sync(cluster, NULL, &session, &error) != CQLRING_OK)
-        fail("session", &error);
-    text(session, "CREATE KEYSPACE IF NOT EXISTS cqlring_demo WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
-    text(session, "CREATE TABLE IF NOT EXISTS cqlring_demo.small (k bigint PRIMARY KEY, v blob)");
-    text(session, "TRUNCATE cqlring_demo.small");
-    cqlring_prepared *insert, *select;
-    if (cqlring_prepare_sync(session, "INSERT INTO cqlring_demo.small (k, v) VALUES (?, ?)", &insert, &error) != CQLRING_OK)
-        fail("prepare insert", &error);
-    if (cqlring_prepare_sync(session, "SELECT v FROM cqlring_demo.small WHERE k = ?", &select, &error) != CQLRING_OK)
-        fail("prepare select", &error);
+    struct bench_session on;
+    bench_open(&on, &options.server);
+    int protocol;
+    const char *release;
+    char server[160];
+    bench_answered(on.cluster, &protocol, &release);
+    name_server(&options, release, server, sizeof server);
+    bench_text(on.session, "CREATE KEYSPACE IF NOT EXISTS cqlring_demo WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    bench_text(on.session, "CREATE TABLE IF NOT EXISTS cqlring_demo.small (k bigint PRIMARY KEY, v blob)");
+    bench_text(on.session, "TRUNCATE cqlring_demo.small");
+    cqlring_prepared *insert = bench_prepare(on.session, "INSERT INTO cqlring_demo.small (k, v) VALUES (?, ?)");
+    cqlring_prepared *select = bench_prepare(on.session, "SELECT v FROM cqlring_demo.small WHERE k = ?");
 
     /* a twentieth first, unmeasured: pools, caches and the server's warm-up */
     uint64_t warm = options.rows / 20 > 0 && options.rows >= 20 ? options.rows / 20 : 0;
     struct phase warm_up = {0}, write = {0}, read = {0};
     if (warm > 0)
-        job(runtime, session, insert, &options, 0, warm, true, &warm_up);
-    job(runtime, session, insert, &options, warm, options.rows, true, &write);
+        job(on.runtime, on.session, insert, &options, 0, warm, true, &warm_up);
+    job(on.runtime, on.session, insert, &options, warm, options.rows, true, &write);
     double measured = (double)(options.rows - warm);
     if (options.verify)
-        job(runtime, session, select, &options, 0, options.rows, false, &read);
-    uint64_t errors = warm_up.tally.errors + write.tally.errors + read.tally.errors;
+        job(on.runtime, on.session, select, &options, 0, options.rows, false, &read);
     uint64_t unsettled = options.rows - warm_up.tally.delivered - write.tally.delivered;
-    uint64_t missing = read.tally.missing + unsettled + (options.verify ? options.rows - read.tally.delivered : 0);
-    double rss = max_rss_mb();
+    uint64_t unwritten = unsettled + warm_up.tally.errors + write.tally.errors;
+    uint64_t errors = warm_up.tally.errors + write.tally.errors + read.tally.errors;
+    uint64_t missing = read.tally.missing + read.tally.differing + unsettled + (options.verify ? options.rows - read.tally.delivered : 0);
+    double rss = (double)bench_memory_kb("VmHWM") / 1024;
 
-    static const char *const names[] = {"split", "inline", "caller"};
+    const char *threads = bench_threads_names[options.server.threads];
     const cqlring_stats *a = &write.before, *b = &write.after;
     if (options.json) {
-        printf("{\"rows\": %" PRIu64 ", \"errors\": %" PRIu64 ", \"missing\": %" PRIu64 ", \"seconds\": %.3f, \"rows_per_s\": %.0f, \"client_cpu_us_per_row\": %.3f, "
-               "\"requests_per_send\": %.2f, \"requests_per_recv\": %.2f, \"wakes_per_request\": %.5f, \"mallocs_per_request\": %.6f, "
+        printf("{\"rows\": %" PRIu64 ", \"errors\": %" PRIu64 ", \"missing\": %" PRIu64 ", \"differing\": %" PRIu64 ", \"seconds\": %.3f, \"rows_per_s\": %.0f, "
+               "\"client_cpu_us_per_row\": %.3f, \"requests_per_send\": %.2f, \"requests_per_recv\": %.2f, \"wakes_per_request\": %.5f, \"mallocs_per_request\": %.6f, "
                "\"copied_bytes_per_request\": %.2f, \"max_rss_mb\": %.1f, \"server\": \"%s\", \"protocol\": %d, \"threads\": \"%s\", \"window\": %u, "
                "\"read_seconds\": %.3f, \"read_rows_per_s\": %.0f, \"read_client_cpu_us_per_row\": %.3f, \"copied_up_bytes_per_request\": %.4f}\n",
-               options.rows, errors, missing, write.seconds, measured / write.seconds, write.cpu_us / measured,
+               options.rows, errors, missing, read.tally.differing, write.seconds, measured / write.seconds, write.cpu_us / measured,
                per(b->requests_issued - a->requests_issued, (double)(b->sends - a->sends)), per(b->replies - a->replies, (double)(b->recvs - a->recvs)),
                per(b->wakes_submitter + b->wakes_reactor - a->wakes_submitter - a->wakes_reactor, measured), per(b->allocations - a->allocations, measured),
-               per(b->copied_down_bytes + b->copied_up_bytes - a->copied_down_bytes - a->copied_up_bytes, measured), rss, options.server,
-               options.protocol != 0 ? options.protocol : 5, names[options.threads], options.window, read.seconds,
-               options.verify ? (double)options.rows / read.seconds : 0, options.verify ? read.cpu_us / (double)options.rows : 0,
+               per(b->copied_down_bytes + b->copied_up_bytes - a->copied_down_bytes - a->copied_up_bytes, measured), rss, server, protocol, threads, options.window,
+               read.seconds, options.verify ? (double)options.rows / read.seconds : 0, options.verify ? read.cpu_us / (double)options.rows : 0,
                per(b->copied_up_bytes - a->copied_up_bytes, measured));
     } else {
-        printf("%s, %s, window %u\n", options.server, names[options.threads], options.window);
+        printf("%s, protocol v%d, %s, window %u\n", server, protocol, threads, options.window);
         print_phase("write", &write, measured);
         if (options.verify)
             print_phase("read", &read, (double)options.rows);
-        printf("errors %" PRIu64 ", missing %" PRIu64 ", max RSS %.1f MB\n", errors, missing, rss);
+        print_verdict(&options, unwritten, &read.tally);
+        printf("; max RSS %.1f MB\n", rss);
     }
+    fflush(stdout);
 
     cqlring_prepared_release(insert);
     cqlring_prepared_release(select);
-    cqlring_session_release(session);
-    cqlring_cluster_release(cluster);
-    cqlring_runtime_destroy(runtime);
+    bench_close(&on);
     if (node > 0) {
         kill(node, SIGTERM);
         waitpid(node, NULL, 0);

@@ -24,7 +24,7 @@
 enum { ROWS_AT_ONCE = 256, VECTORS = 64, PAGE = 5000, SCAN_CELLS = 512 };
 
 enum work { INSERT_SMALL, INSERT_VEC, SELECT_SMALL, SCAN };
-static const char *const work_names[] = {"insert_small", "insert_vec", "select_small", "scan"};
+static const char *const work_names[] = {"insert_small", "insert_vec", "select_small", "scan", NULL};
 
 struct peer {
     struct bench_session on;
@@ -170,40 +170,15 @@ static uint64_t run_scan(struct peer *peer, uint64_t rows)
 
 static void parse(struct peer *peer, int argc, char **argv)
 {
-    for (int i = 1; i < argc;) {
-        const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        int taken = bench_server_option(&peer->server, name, value);
-        if (taken == 0 && value != NULL) {
-            taken = 2;
-            if (strcmp(name, "--rows") == 0)
-                peer->rows = strtoull(value, NULL, 10);
-            else if (strcmp(name, "--concurrency") == 0)
-                peer->window = (uint32_t)strtoul(value, NULL, 10);
-            else if (strcmp(name, "--dim") == 0)
-                peer->dimension = (uint32_t)strtoul(value, NULL, 10);
-            else if (strcmp(name, "--proto") == 0)
-                peer->server.protocol = atoi(value);
-            else if (strcmp(name, "--work") == 0) {
-                int work = SCAN;
-                while (work >= 0 && strcmp(value, work_names[work]) != 0)
-                    work--;
-                if (work < 0)
-                    taken = 0;
-                else
-                    peer->work = (enum work)work;
-            } else
-                taken = 0;
-        }
-        if (taken == 0) {
-            fprintf(stderr, "peer: %s is no option, or its value is wrong\n", name);
-            exit(2);
-        }
-        i += taken;
-    }
-    if (peer->rows == 0 || peer->window == 0 || peer->dimension == 0) {
-        fprintf(stderr, "peer: --rows, --concurrency and --dim are at least 1\n");
-        exit(2);
-    }
+    static const char usage[] = "usage: peer [--work insert_small|insert_vec|select_small|scan] [--rows N] [--concurrency 1-32768] [--dim 1-8192] [--proto 4|5]\n" BENCH_SERVER_USAGE;
+    const struct bench_option table[] = {BENCH_SERVER_OPTIONS(&peer->server),
+                                         BENCH_NUMBER_OPTION("--rows", &peer->rows, 1, INT64_MAX),
+                                         BENCH_NUMBER_OPTION("--concurrency", &peer->window, 1, BENCH_WINDOW_MAX),
+                                         BENCH_NUMBER_OPTION("--dim", &peer->dimension, 1, 8192),
+                                         BENCH_NUMBER_OPTION("--proto", &peer->server.protocol, 4, 5),
+                                         BENCH_WORD_OPTION("--work", &peer->work, work_names),
+                                         {.name = NULL}};
+    bench_options_parse("peer", usage, table, argc, argv);
 }
 
 int main(int argc, char **argv)

@@ -77,44 +77,34 @@ enum { HEAP_COUNTED = 0 };
 
 struct options {
     struct bench_server server;
-    bool select;
-    const char *shape;
+    int work;  /* work_names */
+    int shape; /* shape_names */
     uint64_t rows, warm;
     uint32_t window;
     double sink_rows_per_s;
     int idle_s;
 };
 
+static const char *const work_names[] = {"insert", "select", NULL};
+enum { SHAPE_JOB, SHAPE_QUEUE, SHAPE_FUTURE, SHAPE_SYNC };
+static const char *const shape_names[] = {"job", "queue", "future", "sync", NULL};
+
+static const char help[] =
+    "usage: steady [--work insert|select] [--shape job|queue|future|sync] [--rows N] [--warm N] [--window 1-32768]\n"
+    "  [--sink-rows-per-s R] [--idle SECONDS]\n" BENCH_SERVER_USAGE;
+
 static void options_parse(struct options *options, int argc, char **argv)
 {
-    for (int i = 1; i < argc;) {
-        const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        int taken = bench_server_option(&options->server, name, value);
-        if (taken == 0 && value != NULL) {
-            taken = 2;
-            if (strcmp(name, "--work") == 0)
-                options->select = strcmp(value, "select") == 0;
-            else if (strcmp(name, "--shape") == 0)
-                options->shape = value;
-            else if (strcmp(name, "--rows") == 0)
-                options->rows = strtoull(value, NULL, 10);
-            else if (strcmp(name, "--warm") == 0)
-                options->warm = strtoull(value, NULL, 10);
-            else if (strcmp(name, "--window") == 0)
-                options->window = (uint32_t)strtoul(value, NULL, 10);
-            else if (strcmp(name, "--sink-rows-per-s") == 0)
-                options->sink_rows_per_s = strtod(value, NULL);
-            else if (strcmp(name, "--idle") == 0)
-                options->idle_s = atoi(value);
-            else
-                taken = 0;
-        }
-        if (taken == 0) {
-            fprintf(stderr, "steady: %s is no option, or lacks its value\n", name);
-            exit(2);
-        }
-        i += taken;
-    }
+    const struct bench_option table[] = {BENCH_SERVER_OPTIONS(&options->server),
+                                         BENCH_WORD_OPTION("--work", &options->work, work_names),
+                                         BENCH_WORD_OPTION("--shape", &options->shape, shape_names),
+                                         BENCH_NUMBER_OPTION("--rows", &options->rows, 0, INT64_MAX),
+                                         BENCH_NUMBER_OPTION("--warm", &options->warm, 0, INT64_MAX),
+                                         BENCH_NUMBER_OPTION("--window", &options->window, 1, BENCH_WINDOW_MAX),
+                                         BENCH_DECIMAL_OPTION("--sink-rows-per-s", &options->sink_rows_per_s, 0, INT32_MAX),
+                                         BENCH_NUMBER_OPTION("--idle", &options->idle_s, 0, 86400),
+                                         {.name = NULL}};
+    bench_options_parse("steady", help, table, argc, argv);
 }
 
 struct bench {
@@ -252,7 +242,7 @@ static cqlring_request one(struct bench *bench, const cqlring_bytes cells[2], ui
     return (cqlring_request){.session = bench->on.session,
                              .prepared = bench->statement,
                              .values = cells,
-                             .value_count = bench->options.select ? 1 : 2,
+                             .value_count = bench->options.work == 1 ? 1 : 2,
                              .tag = tag};
 }
 
@@ -348,15 +338,12 @@ static void syncs(struct bench *bench, uint64_t from, uint64_t rows)
 
 static void run(struct bench *bench, uint64_t from, uint64_t rows)
 {
-    const char *shape = bench->options.shape;
-    if (strcmp(shape, "queue") == 0)
-        queue(bench, from, rows);
-    else if (strcmp(shape, "future") == 0)
-        futures(bench, from, rows);
-    else if (strcmp(shape, "sync") == 0)
-        syncs(bench, from, rows);
-    else
-        job(bench, from, rows);
+    switch (bench->options.shape) {
+    case SHAPE_QUEUE: queue(bench, from, rows); break;
+    case SHAPE_FUTURE: futures(bench, from, rows); break;
+    case SHAPE_SYNC: syncs(bench, from, rows); break;
+    default: job(bench, from, rows); break;
+    }
 }
 
 /* ---- the line ------------------------------------------------------------------------------------------------------- */
@@ -385,7 +372,6 @@ static long naps(void)
 int main(int argc, char **argv)
 {
     struct bench bench = {.options = {.server = {.host = "127.0.0.1", .port = 9042},
-                                      .shape = "job",
                                       .rows = 100000,
                                       .window = 512}};
     struct options *options = &bench.options;
@@ -397,7 +383,7 @@ int main(int argc, char **argv)
 
     bench_open(&bench.on, &options->server);
     bench_schema(bench.on.session);
-    bench.statement = bench_prepare(bench.on.session, options->select ? BENCH_SELECT : BENCH_INSERT);
+    bench.statement = bench_prepare(bench.on.session, options->work == 1 ? BENCH_SELECT : BENCH_INSERT);
     long memory_open = bench_memory_kb("VmRSS");
 
     if (options->warm > 0)
@@ -422,12 +408,15 @@ int main(int argc, char **argv)
         idle_naps = naps() - idle_naps;
     }
 
+    int protocol;
+    const char *release;
+    bench_answered(bench.on.cluster, &protocol, &release);
     printf("{\"work\": \"%s\", \"shape\": \"%s\", \"threads\": \"%s\", \"protocol\": %d, \"window\": %u, "
            "\"rows\": %" PRIu64 ", \"delivered\": %" PRIu64 ", \"errors\": %" PRIu64 ", \"cell_bytes\": %" PRIu64 ", "
            "\"seconds\": %.6f, \"user_s\": %.6f, \"system_s\": %.6f, \"context_switches\": %ld, ",
-           options->select ? "select" : "insert", options->shape,
+           work_names[options->work], shape_names[options->shape],
            bench_threads_names[options->server.threads],
-           options->server.protocol != 0 ? options->server.protocol : 5, options->window, options->rows,
+           protocol, options->window, options->rows,
            bench.delivered, bench.errors, bench.cell_bytes, usage.seconds, usage.user_s, usage.system_s,
            usage.context_switches);
     if (HEAP_COUNTED)

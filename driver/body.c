@@ -26,8 +26,10 @@ cqlring_status cqr_cells_check(const struct statement_version *version, const cq
         if (size < CQLRING_UNSET || (size > 0 && cells[i].data == NULL))
             return cqr_error(error, CQLRING_INVALID, "%s%scolumn \"%.*s\": size %d is neither that of any data nor CQLRING_NULL or CQLRING_UNSET", what,
                              what[0] != '\0' ? ": " : "", bind->array[i].name.size, (const char *)bind->array[i].name.data, size);
-        return cqr_error(error, CQLRING_TYPE, "%s%scolumn \"%.*s\": %d bytes do not make a value of its type (%u bytes)", what, what[0] != '\0' ? ": " : "",
-                         bind->array[i].name.size, (const char *)bind->array[i].name.data, size, cqr_type_fixed_size(bind->array[i].type));
+        char type[64];
+        cqlring_type_format(bind->array[i].type, type, sizeof type);
+        return cqr_error(error, CQLRING_TYPE, "%s%scolumn \"%.*s\" (%s): the value has %d bytes, one of this type has %u", what, what[0] != '\0' ? ": " : "",
+                         bind->array[i].name.size, (const char *)bind->array[i].name.data, type, size, cqr_type_fixed_size(bind->array[i].type));
     }
     return CQLRING_OK;
 }

@@ -197,13 +197,14 @@ static char *text_copy(const char *text, bool *failed)
 static cqlring_status tls_take(struct cqlring_cluster *cluster, const cqlring_tls_options *given, cqlring_error *error)
 {
     if (given->struct_size < sizeof *given)
-        return cqr_error(error, CQLRING_INVALID, "TLS options: struct_size is %zu, expected %zu", given->struct_size, sizeof *given);
+        return cqr_error(error, CQLRING_INVALID, "TLS options: struct_size is %zu, expected %zu: set it to sizeof(cqlring_tls_options)", given->struct_size,
+                         sizeof *given);
     if (given->verify > CQLRING_TLS_NONE)
-        return cqr_error(error, CQLRING_INVALID, "TLS options: verify is FULL, CHAIN or NONE");
+        return cqr_error(error, CQLRING_INVALID, "TLS options: verify %d (FULL, CHAIN or NONE)", (int)given->verify);
     const int32_t versions[2] = {given->version_min, given->version_max};
     for (int i = 0; i < 2; i++)
         if (versions[i] != 0 && versions[i] != 12 && versions[i] != 13)
-            return cqr_error(error, CQLRING_INVALID, "TLS options: a version is 0 (the default), 12 or 13, not %d", versions[i]);
+            return cqr_error(error, CQLRING_INVALID, "TLS options: %s %d (0 for the default, 12 or 13)", i == 0 ? "version_min" : "version_max", versions[i]);
     struct tls_options options = {.ca_file = given->ca_file,
                                   .ca_pem = given->ca_pem,
                                   .certificate_file = given->certificate_file,
@@ -240,7 +241,7 @@ static cqlring_status times_check(const cqlring_cluster_options *options, cqlrin
     return CQLRING_OK;
 }
 
-static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlring_cluster_options *options, cqlring_error *error)
+static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlring_cluster_options *options, const char *call, cqlring_error *error)
 {
     static const cqlring_cluster_options defaults = {.struct_size = sizeof defaults};
     if (options == NULL)
@@ -253,7 +254,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     if (options->protocol_version != 0 && options->protocol_version != PROTO_V4 && options->protocol_version != PROTO_V5)
         return cqr_error(error, CQLRING_INVALID, "cluster options: protocol_version %d (4, 5, or 0 to negotiate)", options->protocol_version);
     if (options->compression > CQLRING_COMPRESSION_LZ4)
-        return cqr_error(error, CQLRING_INVALID, "cluster options: compression %d is neither NONE nor LZ4", options->compression);
+        return cqr_error(error, CQLRING_INVALID, "cluster options: compression %d (NONE or LZ4)", (int)options->compression);
     if (options->inflight_per_connection > 16384)
         return cqr_error(error, CQLRING_INVALID, "cluster options: inflight_per_connection %u (1 to 16384)", options->inflight_per_connection);
     if (options->orphans_max > 16384)
@@ -261,8 +262,10 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     cqlring_status status = times_check(options, error);
     if (status != CQLRING_OK)
         return status;
-    if (options->frame_size_max > PROTO_BODY_MAX || (options->frame_size_max != 0 && options->frame_size_max < 4096) || options->request_size_max > PROTO_BODY_MAX)
-        return cqr_error(error, CQLRING_INVALID, "cluster options: frame_size_max is 4096 to 268435456 bytes, request_size_max at most 268435456");
+    if (options->frame_size_max > PROTO_BODY_MAX || (options->frame_size_max != 0 && options->frame_size_max < 4096))
+        return cqr_error(error, CQLRING_INVALID, "cluster options: frame_size_max %u bytes (4096 to %u)", options->frame_size_max, (unsigned)PROTO_BODY_MAX);
+    if (options->request_size_max > PROTO_BODY_MAX)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: request_size_max %u bytes (at most %u)", options->request_size_max, (unsigned)PROTO_BODY_MAX);
     if ((options->user == NULL) != (options->password == NULL))
         return cqr_error(error, CQLRING_INVALID, "cluster options: user and password are given together");
     if (options->user != NULL && strlen(options->user) + strlen(options->password) + 2 > 4096)
@@ -276,15 +279,15 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     cluster->application_name = text_copy(options->application_name, &failed);
     cluster->application_version = text_copy(options->application_version, &failed);
     if (failed)
-        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_cluster_open: out of memory");
+        return cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     cluster->connect_timeout_us = time_or(options->connect_timeout_us, 5000000);
     cluster->heartbeat_us = time_or(options->heartbeat_us, 30000000);
     cluster->suspect_after_us = time_or(options->suspect_after_us, 2000000);
     cluster->reconnect_min_us = time_or(options->reconnect_min_us, 50000);
     cluster->reconnect_max_us = time_or(options->reconnect_max_us, 10000000);
     if (cluster->reconnect_max_us < cluster->reconnect_min_us)
-        return cqr_error(error, CQLRING_INVALID, "cluster options: reconnect_max_us (%lld) is below reconnect_min_us (%lld)",
-                         (long long)cluster->reconnect_max_us, (long long)cluster->reconnect_min_us);
+        return cqr_error(error, CQLRING_INVALID, "cluster options: reconnect_max_us (%s) is below reconnect_min_us (%s)",
+                         cqr_duration(cluster->reconnect_max_us).text, cqr_duration(cluster->reconnect_min_us).text);
     cluster->inflight_per_connection = options->inflight_per_connection != 0 ? options->inflight_per_connection : 1024;
     cluster->orphans_max = options->orphans_max != 0 ? options->orphans_max : 1024;
     cluster->frame_size_max = options->frame_size_max != 0 ? options->frame_size_max : PROTO_BODY_MAX;
@@ -343,10 +346,9 @@ void cqr_cluster_opened(struct cqlring_cluster *cluster, struct failure *failure
     cqr_future_complete(future);
 }
 
-cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_cluster_options *options, cqlring_future **future, cqlring_error *error)
+/* The one of the two public functions that `call` names. */
+static cqlring_status cluster_open(cqlring_runtime *runtime, const cqlring_cluster_options *options, cqlring_future **future, const char *call, cqlring_error *error)
 {
-    if (future == NULL)
-        return cqr_error(error, CQLRING_INVALID, "cqlring_cluster_open: future must be given");
     struct runtime_core *core;
     if (runtime == NULL) {
         cqlring_status status = cqr_runtime_default(&core, error);
@@ -355,7 +357,7 @@ cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_clus
     } else {
         core = cqr_runtime_core(runtime);
         if (core->fork_generation != cqr_fork_generation())
-            return cqr_error(error, CQLRING_FORKED, "cqlring_cluster_open: the runtime belongs to the parent process; make one in the child");
+            return cqr_error(error, CQLRING_FORKED, "%s: the runtime belongs to the parent process; make one in the child", call);
         cqr_runtime_retain(core);
     }
     struct cqlring_cluster *cluster = cqr_mem_zalloc(sizeof *cluster);
@@ -366,22 +368,22 @@ cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_clus
         cqr_mem_free(spare);
         cqr_mem_free(opening);
         cqr_runtime_release(core);
-        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_cluster_open: out of memory");
+        return cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     }
     cluster->runtime = core;
     atomic_init(&cluster->spare, spare);
     atomic_init(&cluster->references, 1);
     cluster->fork_generation = cqr_fork_generation();
     pthread_mutex_init(&cluster->lock, NULL);
-    cqlring_status status = options_take(cluster, options, error);
+    cqlring_status status = options_take(cluster, options, call, error);
     if (status == CQLRING_OK)
         cluster->topology = cqr_topology_create();
     if (status == CQLRING_OK && (cluster->topology == NULL || !cqr_control_create(cluster)))
-        status = cqr_error(error, CQLRING_NO_MEMORY, "cqlring_cluster_open: out of memory");
+        status = cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     if (status == CQLRING_OK) {
         pthread_mutex_lock(&core->lock);
         if (atomic_load_explicit(&core->state, memory_order_acquire) != 0) {
-            status = cqr_error(error, CQLRING_CLOSED, "cqlring_cluster_open: the runtime is being destroyed");
+            status = cqr_error(error, CQLRING_CLOSED, "%s: the runtime is being destroyed", call);
         } else {
             cluster->next = core->clusters;
             cluster->link = &core->clusters;
@@ -403,6 +405,13 @@ cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_clus
     return CQLRING_OK;
 }
 
+cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_cluster_options *options, cqlring_future **future, cqlring_error *error)
+{
+    if (future == NULL)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_cluster_open: future must be given");
+    return cluster_open(runtime, options, future, "cqlring_cluster_open", error);
+}
+
 cqlring_status cqlring_cluster_open_sync(cqlring_runtime *runtime, const cqlring_cluster_options *options, cqlring_cluster **cluster, cqlring_error *error)
 {
     cqlring_future *future = NULL;
@@ -410,7 +419,7 @@ cqlring_status cqlring_cluster_open_sync(cqlring_runtime *runtime, const cqlring
         return cqr_error(error, CQLRING_INVALID, "cqlring_cluster_open_sync: cluster must be given");
     if (cqr_on_library_thread())
         return cqr_error(error, CQLRING_INVALID, "cqlring_cluster_open_sync: a callback must not wait; use cqlring_cluster_open");
-    cqlring_status status = cqlring_cluster_open(runtime, options, &future, error);
+    cqlring_status status = cluster_open(runtime, options, &future, "cqlring_cluster_open_sync", error);
     if (status != CQLRING_OK)
         return status;
     status = cqlring_future_wait(future, -1, error);
@@ -476,6 +485,7 @@ void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info)
     info->connections = atomic_load_explicit(&node->connections, memory_order_relaxed);
     info->in_flight = atomic_load_explicit(&node->in_flight, memory_order_relaxed);
     info->is_up = info->connections > 0;
+    info->protocol_version = (uint8_t)atomic_load_explicit(&node->version, memory_order_relaxed);
     info->is_suspect = atomic_load_explicit(&node->suspects, memory_order_relaxed) > 0;
 }
 

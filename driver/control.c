@@ -49,6 +49,8 @@ struct control {
     uint32_t rounds;              /* rounds over all candidates that failed, since the last success */
     char failures[400];
     cqlring_status failure_status;
+    int32_t failure_code;         /* the last one's, of the server; 0: none */
+    char failure_node[64];
     bool failures_differ;
     bool old_peers;               /* no system.peers_v2 here */
     bool again;                   /* something happened while reading */
@@ -80,6 +82,8 @@ static void note_failure(struct control *control, cqlring_status status, const c
         snprintf(control->failures + length, sizeof control->failures - length, "%s%s", length > 0 ? "; " : "", text);
     control->failures_differ = control->failures_differ || (control->failure_status != CQLRING_OK && control->failure_status != status);
     control->failure_status = status;
+    control->failure_code = 0;
+    control->failure_node[0] = '\0';
 }
 
 /* No candidate is left in this round. */
@@ -92,12 +96,17 @@ static void round_failed(struct control *control)
                                     ? CQLRING_UNREACHABLE
                                     : control->failure_status;
         set_state(control, CONTROL_IDLE);
-        cqr_cluster_opened(cluster, cqr_failure_make(status, "no contact point can be used: %s", control->failures));
+        struct failure *failure = cqr_failure_make(status, "no contact point can be used: %s", control->failures);
+        if (status == control->failure_status && !cqr_failure_is_static(failure)) { /* they all said so: the last one's words stand for it */
+            failure->error.server_code = control->failure_code;
+            snprintf(failure->error.node, sizeof failure->error.node, "%s", control->failure_node);
+        }
+        cqr_cluster_opened(cluster, failure);
         return;
     }
     control->rounds++;
     int64_t delay = cqr_reconnect_delay_us(control->rounds, cluster->reconnect_min_us, cluster->reconnect_max_us, cqr_random(&lane->random));
-    cqr_log(&lane->runtime->log, CQLRING_LOG_WARN, "no node takes the control connection, again in %lld ms: %s", (long long)(delay / 1000), control->failures);
+    cqr_log(&lane->runtime->log, CQLRING_LOG_WARN, "no node takes the control connection, again in %s: %s", cqr_duration(delay).text, control->failures);
     set_state(control, CONTROL_AWAIT_RETRY);
     cqr_wheel_arm(&lane->wheel, &control->timer, lane->now_us + delay);
 }
@@ -347,6 +356,9 @@ static void link_changed(struct lane *lane, struct pool_link *link, bool up)
     }
     control->version_try = 0;
     note_failure(control, link->last_status, link->last_text);
+    control->failure_code = link->last_code;
+    if (control->at < control->candidate_count)
+        cqr_address_format(&control->candidates[control->at].address, control->failure_node);
     results_drop(control);
     cqr_wheel_disarm(&control->lane->wheel, &control->timer);
     bool was_up = control->state == CONTROL_UP || control->cluster->opening == NULL;
@@ -578,7 +590,7 @@ void cqr_control_start(struct cqlring_cluster *cluster)
         cqr_cluster_opened(cluster, cqr_failure_make(CQLRING_CLOSED, "the runtime has ended"));
         return;
     }
-    cqr_cluster_opened(cluster, cqr_failure_make(CQLRING_NO_MEMORY, "cluster_open: out of memory"));
+    cqr_cluster_opened(cluster, cqr_failure_make(CQLRING_NO_MEMORY, "opening the cluster: out of memory"));
 }
 
 void cqr_control_stop(struct lane *lane, struct cqlring_cluster *cluster)

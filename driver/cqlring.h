@@ -157,6 +157,7 @@ typedef struct cqlring_node_info {
     uint8_t is_up;                /* at least one connection */
     uint8_t is_suspect;
     uint8_t is_local;             /* in the local datacenter */
+    uint8_t protocol_version;     /* negotiated on the latest connection of a session to it: 4 or 5; 0: there was none yet */
     uint32_t in_flight;           /* all lanes */
     uint32_t connections;
 } cqlring_node_info;
@@ -176,7 +177,8 @@ typedef struct cqlring_session_options {
     uint32_t requests_max;        /* single executions under way, default 8 192 */
 } cqlring_session_options;
 
-/* Ready when a node of the local datacenter is connected with the keyspace; else why none is: SERVER for an unknown keyspace. */
+/* Ready when a node of the local datacenter is connected with the keyspace; else why none is: SERVER with the server's code
+   (0x2200) and the node for an unknown keyspace, UNREACHABLE with the datacenters that there are when local_datacenter is none. */
 CQLRING_API cqlring_status cqlring_session_open(cqlring_cluster *cluster, const cqlring_session_options *options, cqlring_future **future, cqlring_error *error);
 CQLRING_API cqlring_status cqlring_session_open_sync(cqlring_cluster *cluster, const cqlring_session_options *options, cqlring_session **session, cqlring_error *error);
 CQLRING_API cqlring_status cqlring_session_close(cqlring_session *session, int64_t drain_us, cqlring_future **future, cqlring_error *error); /* as cqlring_cluster_close */

@@ -54,28 +54,36 @@ static cqlring_status launch(struct cqlring_session *session, struct request_bod
     return status;
 }
 
-cqlring_status cqlring_execute(const cqlring_request *request, cqlring_future **future, cqlring_error *error)
+/* The one of the two public functions that `call` names. */
+static cqlring_status execute(const cqlring_request *request, cqlring_future **future, const char *call, cqlring_error *error)
 {
-    if (request == NULL || request->session == NULL || future == NULL)
-        return cqr_error(error, CQLRING_INVALID, "cqlring_execute: request, its session and future must be given");
     struct cqlring_session *session = request->session;
     if (session->fork_generation != cqr_fork_generation())
-        return cqr_error(error, CQLRING_FORKED, "cqlring_execute: the session belongs to the parent process; open one in the child");
+        return cqr_error(error, CQLRING_FORKED, "%s: the session belongs to the parent process; open one in the child", call);
     if (atomic_load_explicit(&session->state, memory_order_acquire) != HANDLE_OPEN)
-        return cqr_error(error, CQLRING_CLOSED, "cqlring_execute: the session is closed");
+        return cqr_error(error, CQLRING_CLOSED, "%s: the session is closed", call);
     if (request->prepared != NULL && request->prepared->cluster != session->cluster)
-        return cqr_error(error, CQLRING_INVALID, "cqlring_execute: the statement was prepared on another cluster");
+        return cqr_error(error, CQLRING_INVALID, "%s: the statement was prepared on another cluster", call);
     struct request_body *body = NULL;
     cqlring_status status = cqr_body_make(request, &body, error);
     return status != CQLRING_OK ? status : launch(session, body, future, error);
 }
 
+cqlring_status cqlring_execute(const cqlring_request *request, cqlring_future **future, cqlring_error *error)
+{
+    if (request == NULL || request->session == NULL || future == NULL)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_execute: request, its session and future must be given");
+    return execute(request, future, "cqlring_execute", error);
+}
+
 cqlring_status cqlring_execute_sync(const cqlring_request *request, cqlring_result **result, cqlring_error *error)
 {
+    if (request == NULL || request->session == NULL)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_execute_sync: request and its session must be given");
     if (cqr_on_library_thread())
         return cqr_error(error, CQLRING_INVALID, "cqlring_execute_sync: a callback must not wait; use cqlring_execute");
     cqlring_future *future = NULL;
-    cqlring_status status = cqlring_execute(request, &future, error);
+    cqlring_status status = execute(request, &future, "cqlring_execute_sync", error);
     if (status != CQLRING_OK)
         return status;
     status = cqlring_future_wait(future, -1, error);
@@ -132,7 +140,7 @@ cqlring_status cqlring_next_page(cqlring_result *result, const cqlring_execution
     struct request_body *first = result->source->body;
     struct cqlring_session *session = first->session;
     if (session->fork_generation != cqr_fork_generation())
-        return cqr_error(error, CQLRING_FORKED, "cqlring_next_page: the session belongs to the parent process");
+        return cqr_error(error, CQLRING_FORKED, "cqlring_next_page: the session belongs to the parent process; open one in the child");
     if (atomic_load_explicit(&session->state, memory_order_acquire) != HANDLE_OPEN)
         return cqr_error(error, CQLRING_CLOSED, "cqlring_next_page: the session is closed");
     struct op_plan plan = first->plan;

@@ -21,14 +21,17 @@ static cqlring_status option_check(const cqlring_execution *execution, const str
         return cqr_error(error, CQLRING_INVALID, "execution options: struct_size is %zu, expected %zu: set it to sizeof(cqlring_execution)",
                          execution->struct_size, sizeof *execution);
     if (execution->timeout_us < -1 || execution->attempt_timeout_us < -1)
-        return cqr_error(error, CQLRING_INVALID, "execution options: a time-out is -1 (none), 0 (the default) or microseconds");
+        return cqr_error(error, CQLRING_INVALID, "execution options: %s %lld (-1 for none, 0 for the default, or microseconds)",
+                         execution->timeout_us < -1 ? "timeout_us" : "attempt_timeout_us",
+                         (long long)(execution->timeout_us < -1 ? execution->timeout_us : execution->attempt_timeout_us));
     if ((execution->consistency < 0 || execution->consistency > CQLRING_LOCAL_ONE) && execution->consistency != CQLRING_ANY)
-        return cqr_error(error, CQLRING_INVALID, "execution options: %d is no consistency level", execution->consistency);
+        return cqr_error(error, CQLRING_INVALID, "execution options: consistency %d is none of the levels", execution->consistency);
     if (execution->serial_consistency != CQLRING_CONSISTENCY_DEFAULT && execution->serial_consistency != CQLRING_SERIAL &&
         execution->serial_consistency != CQLRING_LOCAL_SERIAL && execution->serial_consistency != CQLRING_ANY)
-        return cqr_error(error, CQLRING_INVALID, "execution options: serial_consistency is SERIAL, LOCAL_SERIAL or ANY (send none)");
+        return cqr_error(error, CQLRING_INVALID, "execution options: serial_consistency %d (SERIAL, LOCAL_SERIAL or ANY, which sends none)",
+                         execution->serial_consistency);
     if (execution->page_size < -1)
-        return cqr_error(error, CQLRING_INVALID, "execution options: page_size is -1 (unpaged), 0 (the default) or rows");
+        return cqr_error(error, CQLRING_INVALID, "execution options: page_size %d (-1 for unpaged, 0 for the default, or rows)", execution->page_size);
     if (execution->payload_count > 65535 || (execution->payload_count > 0 && execution->payload == NULL))
         return cqr_error(error, CQLRING_INVALID, "execution options: payload of %u entries (65535 at most)", execution->payload_count);
     for (uint32_t i = 0; i < execution->payload_count; i++) {

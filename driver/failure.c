@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "driver/failure.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +22,22 @@ static size_t whole_characters(const char *text, size_t size)
     uint8_t lead = (uint8_t)text[size - 1 - back];
     size_t wanted = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
     return back < wanted ? size - 1 - back : size;
+}
+
+struct duration_text cqr_duration(int64_t us)
+{
+    struct duration_text out;
+    uint64_t size = us < 0 ? -(uint64_t)us : (uint64_t)us, unit = size == 0 || size >= 1000000 ? 1000000 : size >= 1000 ? 1000 : 1;
+    const char *name = unit == 1000000 ? "s" : unit == 1000 ? "ms" : "\u00b5s";
+    uint32_t thousandths = unit == 1 ? 0 : (uint32_t)(size % unit * 1000 / unit);
+    char rest[8] = "";
+    if (thousandths > 0) {
+        snprintf(rest, sizeof rest, ".%03u", thousandths);
+        for (size_t end = strlen(rest); rest[end - 1] == '0'; --end)
+            rest[end - 1] = '\0';
+    }
+    snprintf(out.text, sizeof out.text, "%s%" PRIu64 "%s %s", us < 0 ? "-" : "", size / unit, rest, name);
+    return out;
 }
 
 void cqr_text_format(char *text, size_t capacity, const char *format, va_list arguments)

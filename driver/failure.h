@@ -36,4 +36,11 @@ void cqr_error_text(cqlring_error *error, const char *format, va_list arguments)
 /* vsnprintf that cuts at a character. */
 void cqr_text_format(char *text, size_t capacity, const char *format, va_list arguments) __attribute__((format(printf, 3, 0)));
 
+/* A time in the unit that fits it, for people: "0 s", "250 µs", "1.5 ms", "12 s", "-1 µs"; at most three decimals, the rest is cut.
+   By value, so that `cqr_duration(us).text` can stand among the arguments of a printf. */
+struct duration_text {
+    char text[40];
+};
+struct duration_text cqr_duration(int64_t us);
+
 #endif

@@ -2,7 +2,6 @@
 #include "driver/future.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <limits.h>
 
 #include "driver/failure.h"
@@ -102,16 +101,16 @@ static cqlring_status outcome(const cqlring_future *future, cqlring_error *error
 cqlring_status cqlring_future_wait(cqlring_future *future, int64_t timeout_us, cqlring_error *error)
 {
     if (future == NULL)
-        return cqr_error(error, CQLRING_INVALID, "future is NULL");
+        return cqr_error(error, CQLRING_INVALID, "cqlring_future_wait: future must be given");
     if (is_foreign(future))
-        return cqr_error(error, CQLRING_FORKED, "the future belongs to the process that was forked");
+        return cqr_error(error, CQLRING_FORKED, "cqlring_future_wait: the future belongs to the parent process");
     if (is_done(future)) /* nothing to wait for, so in a callback too: how else would on_ready learn the status */
         return outcome(future, error);
 
     bool is_caller_mode = future->runtime != NULL && future->runtime->threads == CQLRING_THREADS_CALLER;
     if (cqr_on_library_thread()) {
         if (timeout_us != 0)
-            return cqr_error(error, CQLRING_INVALID, "a callback must not wait for a future");
+            return cqr_error(error, CQLRING_INVALID, "cqlring_future_wait: a callback must not wait");
     } else if (timeout_us != 0 || is_caller_mode) {
         int64_t deadline_us = cqr_deadline_us(future->runtime != NULL ? cqr_runtime_now_us(future->runtime) : cqr_now_us(), timeout_us < 0 ? -1 : timeout_us);
         if (is_caller_mode)
@@ -121,7 +120,9 @@ cqlring_status cqlring_future_wait(cqlring_future *future, int64_t timeout_us, c
         if (is_done(future))
             return outcome(future, error);
     }
-    return cqr_error(error, CQLRING_TIMEOUT, "not ready after %" PRId64 " us", timeout_us);
+    if (timeout_us <= 0)
+        return cqr_error(error, CQLRING_TIMEOUT, "the future is not ready yet");
+    return cqr_error(error, CQLRING_TIMEOUT, "the future is not ready after %s", cqr_duration(timeout_us).text);
 }
 
 bool cqlring_future_ready(const cqlring_future *future)

@@ -352,14 +352,15 @@ static __attribute__((noinline, cold)) enum placed row_bad(struct lane *lane, st
     unsigned long long index = part->next_row;
     uint32_t count = row->cell_count;
     cqlring_error error;
-    error.status = CQLRING_OK;
+    char what[32];
+    snprintf(what, sizeof what, "row %llu", index);
     if (row->statement >= job->statement_count) {
         op->plan = &job->plans[0];
         cqr_error(&error, CQLRING_INVALID, "row %llu names statement %u, the job has %u", index, row->statement, job->statement_count);
     } else {
         struct statement_version *version = cqr_prepared_version(job->statements[row->statement]);
         count = count != 0 ? count : version->bind->columns.count;
-        if (cqr_cells_check(version, row->cells, count, "", &error) == CQLRING_OK)
+        if (cqr_cells_check(version, row->cells, count, what, &error) == CQLRING_OK)
             cqr_error(&error, CQLRING_TOO_LARGE, "row %llu has %llu bytes of values, request_size_max is %u: split it, or raise the limit here and on the server",
                       index, (unsigned long long)size, job->session->cluster->request_size_max);
     }
@@ -387,8 +388,8 @@ static __attribute__((noinline, cold)) enum placed row_stalled(struct lane *lane
     char reasons[256];
     cqlring_error error;
     cqr_pool_reasons(lane, part->job->session, reasons, sizeof reasons);
-    cqr_error(&error, CQLRING_UNREACHABLE, "row %llu: no node could be reached for %lld ms%s%s", (unsigned long long)part->next_row,
-              (long long)(timeout_us / 1000), reasons[0] != '\0' ? ": " : "", reasons);
+    cqr_error(&error, CQLRING_UNREACHABLE, "row %llu: no node could be reached for %s%s%s", (unsigned long long)part->next_row,
+              cqr_duration(timeout_us).text, reasons[0] != '\0' ? ": " : "", reasons);
     row_refuse(lane, part, op, row, count, &error);
     if (++part->stall_refused >= part->job->window) { /* a window of rows has waited its time: the next ones wait theirs */
         part->stall_refused = 0;

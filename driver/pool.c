@@ -25,7 +25,7 @@ static void probe_done(struct lane *lane, struct op *op, void *context)
     bool heard = atomic_load_explicit(&conn->reads, memory_order_relaxed) != conn->writer.reads_asked;
     if (op->status == CQLRING_TIMEOUT && !heard) {
         char why[200];
-        snprintf(why, sizeof why, "no answer to a heartbeat in %lld ms", (long long)(op->plan->timeout_us / 1000));
+        snprintf(why, sizeof why, "no answer to a heartbeat in %s", cqr_duration(op->plan->timeout_us).text);
         cqr_writer_shut(conn, CQLRING_LOST, why);
     }
     (void)lane;
@@ -67,8 +67,8 @@ void cqr_conn_watch(struct lane *lane, struct conn *conn)
     if (writer->state == WRITER_CONNECTING) {
         struct cqlring_cluster *cluster = conn->home != NULL ? cluster_of(conn->home) : NULL;
         char why[200];
-        snprintf(why, sizeof why, "connect to %s: TCP, TLS and startup were not through after %lld ms", conn->text,
-                 cluster != NULL ? (long long)(cluster->connect_timeout_us / 1000) : 0);
+        snprintf(why, sizeof why, "connect to %s: TCP, TLS and startup were not through after %s", conn->text,
+                 cqr_duration(cluster != NULL ? cluster->connect_timeout_us : 0).text);
         cqr_writer_shut(conn, CQLRING_TIMEOUT, why);
         return;
     }
@@ -106,44 +106,62 @@ void cqr_conn_watch(struct lane *lane, struct conn *conn)
         cqr_wheel_arm(&lane->wheel, &writer->watch, next);
 }
 
+/* No link came up. What those say that had an answer (wrong password, unknown keyspace, certificate) counts, when it is the same:
+   a node that is merely away does not hide it. */
+static void opening_failed(const struct pool *pool, cqlring_error *error)
+{
+    char why[300] = "";
+    const struct pool_link *answer = NULL;
+    bool same = true;
+    for (uint32_t i = 0; i < pool->link_count; i++) {
+        const struct pool_link *link = pool->links[i];
+        if (link == NULL || !link->wanted)
+            continue;
+        size_t length = strlen(why);
+        if (link->last_text[0] != '\0' && length + 2 < sizeof why)
+            snprintf(why + length, sizeof why - length, "%s%s", length > 0 ? "; " : "", link->last_text);
+        cqlring_status status = link->last_status;
+        if (status == CQLRING_OK || status == CQLRING_LOST || status == CQLRING_TIMEOUT || status == CQLRING_UNREACHABLE)
+            continue;
+        if (answer == NULL)
+            answer = link;
+        same = same && status == answer->last_status;
+    }
+    if (pool->closing) {
+        cqr_error(error, CQLRING_CLOSED, "closed while it was opening");
+        return;
+    }
+    if (why[0] == '\0') {
+        const struct cqlring_cluster *cluster = pool->cluster;
+        char known[200] = "none";
+        if (pool->topology != NULL)
+            cqr_topology_datacenters(pool->topology, known, sizeof known);
+        cqr_error(error, CQLRING_UNREACHABLE, "no node is in the local datacenter \"%.64s\"; local_datacenter may be one of %s",
+                  cluster->local_datacenter != NULL ? cluster->local_datacenter : cluster->guessed_datacenter, known);
+        return;
+    }
+    cqr_error(error, answer != NULL && same ? answer->last_status : CQLRING_UNREACHABLE, "%s", why);
+    if (answer != NULL && same) {
+        error->server_code = answer->last_code;
+        snprintf(error->node, sizeof error->node, "%s", answer->node->text);
+    }
+}
+
 static void opening_check(struct pool *pool)
 {
-    struct lane *lane = pool->lane;
     if (pool->opening == NULL)
         return;
-    cqlring_status status = CQLRING_OK;
-    char why[400] = "";
+    if (pool->up_count == 0 && pool->connecting_count > 0 && !pool->closing)
+        return;
+    cqlring_error error, *why = NULL;
     if (pool->up_count == 0) {
-        if (pool->connecting_count > 0 && !pool->closing)
-            return;
-        status = CQLRING_UNREACHABLE;
-        bool same = true;
-        cqlring_status first = CQLRING_OK;
-        for (uint32_t i = 0; i < pool->link_count; i++) {
-            struct pool_link *link = pool->links[i];
-            if (link == NULL || !link->wanted)
-                continue;
-            if (first == CQLRING_OK)
-                first = link->last_status;
-            same = same && link->last_status == first;
-            size_t length = strlen(why);
-            if (link->last_text[0] != '\0')
-                snprintf(why + length, sizeof why - length, "%s%s", length > 0 ? "; " : "", link->last_text);
-        }
-        if (same && first != CQLRING_OK && first != CQLRING_LOST && first != CQLRING_TIMEOUT)
-            status = first; /* all for the same reason: wrong password, unknown keyspace, certificate */
-        if (why[0] == '\0')
-            snprintf(why, sizeof why, "no node of the local datacenter \"%s\" is known",
-                     pool->cluster->local_datacenter != NULL ? pool->cluster->local_datacenter : pool->cluster->guessed_datacenter);
-        if (pool->closing) {
-            status = CQLRING_CLOSED;
-            snprintf(why, sizeof why, "closed while it was opening");
-        }
+        why = &error;
+        opening_failed(pool, why);
     }
     while (pool->opening != NULL) {
         struct session_opening *opening = pool->opening;
         pool->opening = opening->next;
-        cqr_session_pool_ready(lane, opening, status, why);
+        cqr_session_pool_ready(pool->lane, opening, why);
     }
 }
 
@@ -171,6 +189,7 @@ void cqr_link_connect(struct lane *lane, struct pool_link *link)
         snprintf(link->last_text, sizeof link->last_text, "%s: %s", link->node->text,
                  lane->conn_count < lane->conn_max ? "out of memory" : "the runtime's connections_max is reached");
         link->last_status = CQLRING_NO_MEMORY;
+        link->last_code = 0;
         cqr_wheel_arm(&lane->wheel, &link->timer, lane->now_us + cluster->reconnect_max_us);
         return;
     }
@@ -209,6 +228,7 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
     pool->up_count++;
     conn->writer.counted = true;
     atomic_fetch_add_explicit(&link->node->connections, 1, memory_order_relaxed);
+    atomic_store_explicit(&link->node->version, conn->dialect.version, memory_order_relaxed);
     cqr_log(&lane->runtime->log, CQLRING_LOG_INFO, "connected to %s (v%u%s%s%s)", conn->text, conn->dialect.version,
             conn->compression == COMPRESSION_LZ4 ? ", lz4" : "", conn->tls != NULL ? ", " : "", conn->tls != NULL ? cqr_transport_tls_version(&conn->transport) : "");
     lane->waiting_retry = true;
@@ -236,6 +256,7 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
     link->up = false;
     bool writers = cqr_conn_writer_knows(conn);
     link->last_status = writers ? conn->writer.shut_status : conn->down_status;
+    link->last_code = writers ? 0 : conn->down_code;
     snprintf(link->last_text, sizeof link->last_text, "%s", writers ? conn->writer.shut_text : conn->down_text);
     struct cqlring_cluster *cluster = cluster_of(link);
     if (conn->version_next != 0 && !was_up)

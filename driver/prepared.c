@@ -418,22 +418,22 @@ static struct cqlring_prepared *statement_make(struct cqlring_cluster *cluster, 
     return prepared;
 }
 
-cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, const cqlring_execution *how, cqlring_future **future, cqlring_error *error)
+/* The one of the two public functions that `call` names. */
+static cqlring_status prepare(cqlring_session *session, cqlring_bytes cql, const cqlring_execution *how, cqlring_future **future, const char *call,
+                              cqlring_error *error)
 {
-    if (session == NULL || future == NULL || cql.size <= 0 || cql.data == NULL)
-        return cqr_error(error, CQLRING_INVALID, "cqlring_prepare: session, cql and future must be given");
     if (session->fork_generation != cqr_fork_generation())
-        return cqr_error(error, CQLRING_FORKED, "cqlring_prepare: the session belongs to the parent process; open one in the child");
+        return cqr_error(error, CQLRING_FORKED, "%s: the session belongs to the parent process; open one in the child", call);
     if (atomic_load_explicit(&session->state, memory_order_acquire) != HANDLE_OPEN)
-        return cqr_error(error, CQLRING_CLOSED, "cqlring_prepare: the session is closed");
+        return cqr_error(error, CQLRING_CLOSED, "%s: the session is closed", call);
     struct cqlring_cluster *cluster = session->cluster;
     bool request_keyspace = how != NULL && how->struct_size >= sizeof(cqlring_execution) && how->keyspace.size > 0;
     char keyspace[64];
     if (request_keyspace) {
         if (how->keyspace.size >= (int32_t)sizeof keyspace)
-            return cqr_error(error, CQLRING_INVALID, "cqlring_prepare: a keyspace name of %d characters (48 at most)", how->keyspace.size);
+            return cqr_error(error, CQLRING_INVALID, "%s: a keyspace name of %d characters (48 at most)", call, how->keyspace.size);
         if (atomic_load_explicit(&cluster->version, memory_order_relaxed) < PROTO_V5)
-            return cqr_error(error, CQLRING_INVALID, "cqlring_prepare: a keyspace for one statement needs protocol v5; open a session with that keyspace");
+            return cqr_error(error, CQLRING_INVALID, "%s: a keyspace for one statement needs protocol v5; open a session with that keyspace", call);
         snprintf(keyspace, sizeof keyspace, "%.*s", how->keyspace.size, (const char *)how->keyspace.data);
     } else {
         snprintf(keyspace, sizeof keyspace, "%s", session->keyspace);
@@ -457,7 +457,7 @@ cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, cons
         if (execution != NULL)
             cqr_execution_abandon(execution);
         cqr_mem_free(waiter);
-        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_prepare: out of memory");
+        return cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     }
     waiter->execution = execution;
     struct lane *lane = &cluster->runtime->lanes[atomic_fetch_add_explicit(&session->next_lane, 1, memory_order_relaxed) % cluster->runtime->lane_count];
@@ -487,7 +487,7 @@ cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, cons
     if (prepared == NULL) {
         cqr_execution_abandon(execution);
         cqr_mem_free(waiter);
-        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_prepare: out of memory");
+        return cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     }
     *future = &execution->future;
     if (ready) {
@@ -507,7 +507,7 @@ cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, cons
     struct execution *asking = cqr_execution_make(cluster->runtime, question, FUTURE_EXECUTE);
     if (asking == NULL) {
         cqr_body_release(question);
-        struct failure *failure = cqr_failure_make(CQLRING_NO_MEMORY, "cqlring_prepare: out of memory");
+        struct failure *failure = cqr_failure_make(CQLRING_NO_MEMORY, "%s: out of memory", call);
         waiters_end(prepared, session, failure);
         cqr_failure_free(&failure->error);
         cqlring_prepared_release(prepared);
@@ -516,7 +516,7 @@ cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, cons
     asking->finished = prepare_finished;
     asking->context = prepared;
     if (cqr_execution_post(asking, lane, NULL) != CQLRING_OK) {
-        struct failure *failure = cqr_failure_make(CQLRING_CLOSED, "cqlring_prepare: the runtime has ended");
+        struct failure *failure = cqr_failure_make(CQLRING_CLOSED, "%s: the runtime has ended", call);
         waiters_end(prepared, session, failure);
         cqr_failure_free(&failure->error);
         cqlring_prepared_release(prepared);
@@ -526,14 +526,21 @@ cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, cons
     return CQLRING_OK;
 }
 
+cqlring_status cqlring_prepare(cqlring_session *session, cqlring_bytes cql, const cqlring_execution *how, cqlring_future **future, cqlring_error *error)
+{
+    if (session == NULL || future == NULL || cql.size <= 0 || cql.data == NULL)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_prepare: session, cql and future must be given");
+    return prepare(session, cql, how, future, "cqlring_prepare", error);
+}
+
 cqlring_status cqlring_prepare_sync(cqlring_session *session, const char *cql, cqlring_prepared **prepared, cqlring_error *error)
 {
     cqlring_future *future = NULL;
-    if (prepared == NULL)
-        return cqr_error(error, CQLRING_INVALID, "cqlring_prepare_sync: prepared must be given");
+    if (session == NULL || cql == NULL || cql[0] == '\0' || prepared == NULL)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_prepare_sync: session, cql and prepared must be given");
     if (cqr_on_library_thread())
         return cqr_error(error, CQLRING_INVALID, "cqlring_prepare_sync: a callback must not wait; use cqlring_prepare");
-    cqlring_status status = cqlring_prepare(session, cqlring_text(cql), NULL, &future, error);
+    cqlring_status status = prepare(session, cqlring_text(cql), NULL, &future, "cqlring_prepare_sync", error);
     if (status != CQLRING_OK)
         return status;
     status = cqlring_future_wait(future, -1, error);

@@ -300,17 +300,17 @@ static cqlring_status item_post(struct cqlring_queue *queue, struct request_body
     return cqr_error(error, CQLRING_CLOSED, "the queue or its session is closed");
 }
 
-static cqlring_status submit_check(struct cqlring_queue *queue, const cqlring_request *request, cqlring_error *error)
+static cqlring_status submit_check(struct cqlring_queue *queue, const cqlring_request *request, const char *call, cqlring_error *error)
 {
     if (queue->fork_generation != cqr_fork_generation())
-        return cqr_error(error, CQLRING_FORKED, "the queue belongs to the parent process");
+        return cqr_error(error, CQLRING_FORKED, "%s: the queue belongs to the parent process; open one in the child", call);
     if (atomic_load_explicit(&queue->state, memory_order_acquire) != QUEUE_OPEN ||
         atomic_load_explicit(&queue->session->state, memory_order_acquire) != HANDLE_OPEN)
-        return cqr_error(error, CQLRING_CLOSED, "the queue or its session is closed");
+        return cqr_error(error, CQLRING_CLOSED, "%s: the queue or its session is closed", call);
     if (request->session != NULL && request->session != queue->session)
-        return cqr_error(error, CQLRING_INVALID, "a request of another session than the queue's");
+        return cqr_error(error, CQLRING_INVALID, "%s: a request of another session than the queue's", call);
     if (request->prepared != NULL && request->prepared->cluster != queue->session->cluster)
-        return cqr_error(error, CQLRING_INVALID, "the statement was prepared on another cluster");
+        return cqr_error(error, CQLRING_INVALID, "%s: the statement was prepared on another cluster", call);
     return CQLRING_OK;
 }
 
@@ -320,7 +320,7 @@ cqlring_status cqlring_queue_submit(cqlring_queue *queue, const cqlring_request 
         return cqr_error(error, CQLRING_INVALID, "cqlring_queue_submit: queue, requests and accepted must be given");
     *accepted = 0;
     for (uint32_t i = 0; i < count; i++) {
-        cqlring_status status = submit_check(queue, &requests[i], error);
+        cqlring_status status = submit_check(queue, &requests[i], "cqlring_queue_submit", error);
         if (status != CQLRING_OK)
             return status;
         if (cqlring_queue_room(queue) == 0)
@@ -352,7 +352,7 @@ cqlring_status cqlring_queue_reserve(cqlring_queue *queue, uint32_t size, uint8_
     if (size > limit)
         return cqr_error(error, CQLRING_TOO_LARGE, "cqlring_queue_reserve: %u bytes, request_size_max is %u", size, limit);
     if (cqlring_queue_room(queue) == 0)
-        return cqr_error(error, CQLRING_FULL, "the queue is full (%u requests, %llu bytes): reap", queue->capacity, (unsigned long long)queue->bytes_max);
+        return cqr_error(error, CQLRING_FULL, "cqlring_queue_reserve: the queue is full (%u requests, %llu bytes): reap", queue->capacity, (unsigned long long)queue->bytes_max);
     struct reservation *reservation = cqr_mem_alloc(sizeof *reservation + size);
     if (reservation == NULL)
         return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_queue_reserve: out of memory for %u bytes", size);
@@ -370,7 +370,7 @@ cqlring_status cqlring_queue_commit(cqlring_queue *queue, uint8_t *at, const cql
     if (size > 0) {
         if (request == NULL || size > reservation->size)
             return cqr_error(error, CQLRING_INVALID, "cqlring_queue_commit: a request, and at most the %u bytes reserved", reservation->size);
-        status = submit_check(queue, request, error);
+        status = submit_check(queue, request, "cqlring_queue_commit", error);
         struct request_body *body = NULL;
         bool full = false;
         cqlring_request own = *request;
@@ -380,7 +380,7 @@ cqlring_status cqlring_queue_commit(cqlring_queue *queue, uint8_t *at, const cql
         if (status == CQLRING_OK)
             status = item_post(queue, body, &full, error);
         if (full)
-            return cqr_error(error, CQLRING_FULL, "the queue is full: reap, then commit again"); /* the room stays reserved */
+            return cqr_error(error, CQLRING_FULL, "cqlring_queue_commit: the queue is full: reap, then commit again"); /* the room stays reserved */
     }
     cqr_mem_free(reservation);
     return status;

@@ -427,12 +427,12 @@ void cqr_op_timer(struct lane *lane, struct op *op)
     int64_t limit_us = final ? op->plan->timeout_us : op->plan->attempt_timeout_us;
     bool was_in_flight = op->state == OP_IN_FLIGHT;
     struct failure *failure =
-        was_in_flight ? cqr_failure_make(CQLRING_TIMEOUT, "%s to %s: no answer in %lld ms%s", cqr_opcode_name(op->plan->opcode), node_text(op),
-                                         (long long)(limit_us / 1000), op->phase == CQLRING_NOT_SENT ? " (it was not sent: the socket was full)" : "")
+        was_in_flight ? cqr_failure_make(CQLRING_TIMEOUT, "%s to %s: no answer in %s%s", cqr_opcode_name(op->plan->opcode), node_text(op),
+                                         cqr_duration(limit_us).text, op->phase == CQLRING_NOT_SENT ? " (it was not sent: the socket was full)" : "")
                       : cqr_failure_make(CQLRING_TIMEOUT,
-                                         op->state == OP_WAIT_PREPARE ? "%s: its statement, unknown to the node, was not prepared again within %lld ms"
-                                                                      : "%s: no connection could take it within %lld ms",
-                                         cqr_opcode_name(op->plan->opcode), (long long)(limit_us / 1000));
+                                         op->state == OP_WAIT_PREPARE ? "%s: its statement, unknown to the node, was not prepared again within %s"
+                                                                      : "%s: no connection could take it within %s",
+                                         cqr_opcode_name(op->plan->opcode), cqr_duration(limit_us).text);
     if (final) {
         if (is_write(op) && cqr_maybe_applied(CQLRING_TIMEOUT, op->phase, NULL))
             op->maybe_applied = true;

@@ -153,10 +153,10 @@ static bool address_of(const struct addrinfo *info, uint16_t port, struct addres
     return true;
 }
 
-static void note_failure(struct resolution *out, const char *host, const char *why)
+static void note_failure(struct resolution *out, const char *what, const char *why)
 {
     size_t used = strlen(out->failures);
-    (void)snprintf(out->failures + used, sizeof out->failures - used, "%s%s: %s", used > 0 ? "; " : "", host, why);
+    (void)snprintf(out->failures + used, sizeof out->failures - used, "%s%s: %s", used > 0 ? "; " : "", what, why);
 }
 
 /* All addresses of a name: any one of them may be the one that answers (RC-21). */
@@ -166,7 +166,9 @@ static void resolve_name(const struct contact_point *point, uint32_t index, stru
     struct addrinfo *list = NULL;
     int result = getaddrinfo(point->host, NULL, &hints, &list);
     if (result != 0) {
-        note_failure(out, point->host, gai_strerror(result));
+        char what[sizeof point->host + 40];
+        snprintf(what, sizeof what, "contact point %u, \"%s\"", index + 1, point->host);
+        note_failure(out, what, gai_strerror(result));
         return;
     }
     uint32_t from = out->count;

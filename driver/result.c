@@ -338,7 +338,7 @@ static cqlring_status next_rows(cqlring_result *result, cqlring_bytes *cells, ui
 cqlring_status cqlring_result_rows(cqlring_result *result, uint32_t from, cqlring_bytes *cells, uint32_t row_capacity, uint32_t *count, cqlring_error *error)
 {
     if (result == NULL || count == NULL || (cells == NULL && row_capacity > 0))
-        return cqr_error(error, CQLRING_INVALID, "result, cells or count is NULL");
+        return cqr_error(error, CQLRING_INVALID, "cqlring_result_rows: result, cells and count must be given");
     uint32_t taken = 0;
     if (row_capacity == 0 || from >= result->row_count) {
         *count = 0;

@@ -67,7 +67,7 @@ static cqlring_status options_check(const cqlring_runtime_options *options, cqlr
         return cqr_error(error, CQLRING_INVALID, "runtime options: struct_size is %zu, expected %zu: set it to sizeof(cqlring_runtime_options)",
                          options->struct_size, sizeof *options);
     if (options->threads > CQLRING_THREADS_CALLER)
-        return cqr_error(error, CQLRING_INVALID, "runtime options: threads is SPLIT, INLINE or CALLER");
+        return cqr_error(error, CQLRING_INVALID, "runtime options: threads %d (SPLIT, INLINE or CALLER)", (int)options->threads);
     if (options->lanes > LANES_MAX || (options->threads == CQLRING_THREADS_CALLER && options->lanes > 1))
         return cqr_error(error, CQLRING_INVALID, "runtime options: %u lanes (1 to %d; 1 in caller mode)", options->lanes, LANES_MAX);
     if (options->inflight_max != 0 && (options->inflight_max < INFLIGHT_MIN || options->inflight_max > INFLIGHT_MAX))

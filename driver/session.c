@@ -282,8 +282,8 @@ struct session_open {
     struct cqlring_session *session;
     atomic_uint lanes_left;
     pthread_mutex_t lock;
-    cqlring_status status;
-    char why[400];
+    const char *call;                   /* the public function's name */
+    cqlring_error error;                /* of the first lane that failed */
     struct open_lane lanes[];
 };
 
@@ -302,41 +302,51 @@ static void open_end(struct session_open *open)
 {
     struct cqlring_session *session = open->session;
     cqlring_future *future = &open->future;
-    if (open->status == CQLRING_OK) {
+    if (open->error.status == CQLRING_OK) {
         unsigned opening = HANDLE_OPENING;
         atomic_compare_exchange_strong_explicit(&session->state, &opening, HANDLE_OPEN, memory_order_acq_rel, memory_order_acquire);
         future->value = session; /* the reference goes with it */
         cqr_future_complete(future);
         return;
     }
-    future->status = open->status;
-    future->error = &cqr_failure_make(open->status, "session_open%s%s%s: %s", session->keyspace[0] != '\0' ? " with keyspace \"" : "", session->keyspace,
-                                      session->keyspace[0] != '\0' ? "\"" : "", open->why)
-                         ->error;
+    bool named = session->keyspace[0] != '\0';
+    struct failure *failure = cqr_failure_make(open->error.status, "%s%s%s%s: %s", open->call, named ? ", keyspace \"" : "", session->keyspace, named ? "\"" : "",
+                                               open->error.message);
+    if (!cqr_failure_is_static(failure)) {
+        failure->error.server_code = open->error.server_code;
+        memcpy(failure->error.node, open->error.node, sizeof failure->error.node);
+    }
+    future->status = failure->error.status;
+    future->error = &failure->error;
     cqr_session_close(session, 0, NULL, NULL);
     cqlring_session_release(session);
     cqr_future_complete(future);
 }
 
-static void open_answer(struct session_open *open, cqlring_status status, const char *why)
+static void open_answer(struct session_open *open, const cqlring_error *why)
 {
-    if (status != CQLRING_OK) {
+    if (why != NULL) {
         pthread_mutex_lock(&open->lock);
-        if (open->status == CQLRING_OK) {
-            open->status = status;
-            snprintf(open->why, sizeof open->why, "%s", why);
-        }
+        if (open->error.status == CQLRING_OK)
+            open->error = *why;
         pthread_mutex_unlock(&open->lock);
     }
     if (atomic_fetch_sub_explicit(&open->lanes_left, 1, memory_order_acq_rel) == 1)
         open_end(open);
 }
 
-void cqr_session_pool_ready(struct lane *lane, struct session_opening *opening, cqlring_status status, const char *why)
+static void open_refuse(struct session_open *open, cqlring_status status, const char *why)
+{
+    cqlring_error error;
+    cqr_error(&error, status, "%s", why);
+    open_answer(open, &error);
+}
+
+void cqr_session_pool_ready(struct lane *lane, struct session_opening *opening, const cqlring_error *why)
 {
     (void)lane;
     struct open_lane *part = (struct open_lane *)(void *)((char *)opening - offsetof(struct open_lane, opening));
-    open_answer(part->open, status, why);
+    open_answer(part->open, why);
 }
 
 static void open_run(struct lane *lane, struct lane_message *message)
@@ -345,12 +355,12 @@ static void open_run(struct lane *lane, struct lane_message *message)
     struct cqlring_session *session = part->open->session;
     struct session_lane *mine = &session->lanes[lane->index];
     if (lane->stopping || mine->closing || atomic_load_explicit(&session->cluster->state, memory_order_acquire) != HANDLE_OPEN) {
-        open_answer(part->open, CQLRING_CLOSED, "the cluster was closed");
+        open_refuse(part->open, CQLRING_CLOSED, "the cluster was closed");
         return;
     }
     mine->pool = cqr_pool_get(lane, session->cluster, session->keyspace);
     if (mine->pool == NULL) {
-        open_answer(part->open, CQLRING_NO_MEMORY, "out of memory");
+        open_refuse(part->open, CQLRING_NO_MEMORY, "out of memory");
         return;
     }
     part->opening.session = session;
@@ -388,14 +398,13 @@ static cqlring_status session_options(struct cqlring_session *session, const cql
     return status;
 }
 
-cqlring_status cqlring_session_open(cqlring_cluster *cluster, const cqlring_session_options *options, cqlring_future **future, cqlring_error *error)
+/* The one of the two public functions that `call` names. */
+static cqlring_status session_open(cqlring_cluster *cluster, const cqlring_session_options *options, cqlring_future **future, const char *call, cqlring_error *error)
 {
-    if (cluster == NULL || future == NULL)
-        return cqr_error(error, CQLRING_INVALID, "cqlring_session_open: cluster and future must be given");
     if (cluster->fork_generation != cqr_fork_generation())
-        return cqr_error(error, CQLRING_FORKED, "cqlring_session_open: the cluster belongs to the parent process; open one in the child");
+        return cqr_error(error, CQLRING_FORKED, "%s: the cluster belongs to the parent process; open one in the child", call);
     if (atomic_load_explicit(&cluster->state, memory_order_acquire) != HANDLE_OPEN)
-        return cqr_error(error, CQLRING_CLOSED, "cqlring_session_open: the cluster is closed");
+        return cqr_error(error, CQLRING_CLOSED, "%s: the cluster is closed", call);
     uint32_t lane_count = cluster->runtime->lane_count;
     struct cqlring_session *session = cqr_mem_zalloc(sizeof *session);
     struct session_open *open = cqr_mem_zalloc(sizeof *open + lane_count * sizeof open->lanes[0]);
@@ -406,7 +415,7 @@ cqlring_status cqlring_session_open(cqlring_cluster *cluster, const cqlring_sess
         cqr_mem_free(open);
         cqr_mem_free(lanes);
         cqr_mem_free(spare);
-        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_session_open: out of memory");
+        return cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     }
     session->cluster = cluster; /* for the checks; the reference is taken below */
     session->lanes = lanes;
@@ -432,25 +441,33 @@ cqlring_status cqlring_session_open(cqlring_cluster *cluster, const cqlring_sess
     cqr_future_init(&open->future, FUTURE_SESSION, cqr_runtime_retain(cluster->runtime), open_dispose);
     pthread_mutex_init(&open->lock, NULL);
     open->session = session;
+    open->call = call;
     atomic_init(&open->lanes_left, lane_count);
     *future = &open->future;
     for (uint32_t i = 0; i < lane_count; i++) {
         open->lanes[i].message.run = open_run;
         open->lanes[i].open = open;
         if (!cqr_lane_post(&cluster->runtime->lanes[i], &open->lanes[i].message))
-            open_answer(open, CQLRING_CLOSED, "the runtime has ended");
+            open_refuse(open, CQLRING_CLOSED, "the runtime has ended");
     }
     return CQLRING_OK;
+}
+
+cqlring_status cqlring_session_open(cqlring_cluster *cluster, const cqlring_session_options *options, cqlring_future **future, cqlring_error *error)
+{
+    if (cluster == NULL || future == NULL)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_session_open: cluster and future must be given");
+    return session_open(cluster, options, future, "cqlring_session_open", error);
 }
 
 cqlring_status cqlring_session_open_sync(cqlring_cluster *cluster, const cqlring_session_options *options, cqlring_session **session, cqlring_error *error)
 {
     cqlring_future *future = NULL;
-    if (session == NULL)
-        return cqr_error(error, CQLRING_INVALID, "cqlring_session_open_sync: session must be given");
+    if (cluster == NULL || session == NULL)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_session_open_sync: cluster and session must be given");
     if (cqr_on_library_thread())
         return cqr_error(error, CQLRING_INVALID, "cqlring_session_open_sync: a callback must not wait; use cqlring_session_open");
-    cqlring_status status = cqlring_session_open(cluster, options, &future, error);
+    cqlring_status status = session_open(cluster, options, &future, "cqlring_session_open_sync", error);
     if (status != CQLRING_OK)
         return status;
     status = cqlring_future_wait(future, -1, error);

@@ -67,6 +67,7 @@ struct pool_link {
     uint32_t attempts;                  /* failed connects since the last success */
     struct timer timer;                 /* next connect */
     cqlring_status last_status;
+    int32_t last_code;                  /* of the server's ERROR, 0: it was none */
     char last_text[300];                /* why the last connect failed */
     int64_t up_since_us;
     /* control's link: it decides for itself */
@@ -154,7 +155,7 @@ bool cqr_session_finishes(struct lane *lane, const struct cqlring_session *sessi
 void cqr_close_timer(struct lane *lane, struct timer *timer);
 /* Any thread: close it on every lane, then call done on the last one's submitter (or on this thread when the lanes have ended). */
 cqlring_status cqr_session_close(struct cqlring_session *session, int64_t drain_us, void (*done)(void *context), void *context);
-void cqr_session_pool_ready(struct lane *lane, struct session_opening *opening, cqlring_status status, const char *why);
+void cqr_session_pool_ready(struct lane *lane, struct session_opening *opening, const cqlring_error *why); /* NULL: it is up */
 /* control.c, submitter of lane 0 */
 bool cqr_control_create(struct cqlring_cluster *cluster);
 void cqr_control_start(struct cqlring_cluster *cluster);  /* any thread; resolves, then goes on on the lane */

@@ -2,6 +2,7 @@
 #include "driver/topology.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "serialize/mem.h"
@@ -58,6 +59,32 @@ const struct keyspace *cqr_topology_keyspace(const struct topology *topology, cq
             high = middle;
     }
     return NULL;
+}
+
+void cqr_topology_datacenters(const struct topology *topology, char *text, size_t size)
+{
+    static const char more[] = ", …";
+    size_t length = (size_t)snprintf(text, size, "%s", topology->node_count == 0 ? "none" : "");
+    for (uint32_t i = 0; i < topology->node_count; ++i) {
+        const char *name = topology->nodes[i]->datacenter;
+        uint32_t count = 0;
+        bool told = false;
+        for (uint32_t j = 0; j < topology->node_count; ++j) {
+            bool same = strcmp(topology->nodes[j]->datacenter, name) == 0;
+            told = told || (same && j < i);
+            count += same;
+        }
+        if (told)
+            continue;
+        char part[200];
+        int wanted = snprintf(part, sizeof part, "%s\"%s\" (%u node%s)", length > 0 ? ", " : "", name, count, count == 1 ? "" : "s");
+        if (length + (size_t)wanted + sizeof more > size) {
+            snprintf(text + length, size - length, "%s", length > 0 ? more : "…");
+            return;
+        }
+        memcpy(text + length, part, (size_t)wanted + 1);
+        length += (size_t)wanted;
+    }
 }
 
 /* --- replicas ----------------------------------------------------------------------------------------------------- */

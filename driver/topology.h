@@ -26,6 +26,7 @@ struct cqlring_node {
     uint16_t dc, rack_number;          /* interned */
     bool is_local;
     atomic_uint connections;           /* up, all lanes */
+    atomic_uint version;               /* of the protocol, on the latest connection; 0: there was none */
     atomic_uint in_flight;             /* written by lanes, relaxed, once a turn */
     atomic_uint suspects;              /* lanes that suspect it */
 };
@@ -53,6 +54,8 @@ struct topology {
 struct topology *cqr_topology_create(void); /* empty, one reference; NULL when out of memory */
 struct topology *cqr_topology_retain(struct topology *topology);
 void cqr_topology_release(struct topology *topology);
+/* `"dc1" (3 nodes), "dc2" (1 node)`, in the order in which they are met, cut to size with "…"; "none" without a node. */
+void cqr_topology_datacenters(const struct topology *topology, char *text, size_t size);
 const struct keyspace *cqr_topology_keyspace(const struct topology *topology, cqlring_bytes name); /* NULL: unknown */
 
 /* Replicas of every ring entry of one keyspace, worked out when first asked for; a lane's own (submitter). */

@@ -35,6 +35,20 @@ void bench_open(struct bench_session *bench, const struct bench_server *server)
         bench_die("session", &error);
 }
 
+void bench_answered(const cqlring_cluster *cluster, int *protocol, const char **release_version)
+{
+    const cqlring_node *nodes[64];
+    uint32_t count = cqlring_cluster_nodes(cluster, nodes, 64);
+    *protocol = 0;
+    *release_version = "";
+    for (uint32_t i = 0; i < count && i < 64 && *protocol == 0; i++) {
+        cqlring_node_info info;
+        cqlring_node_describe(nodes[i], &info);
+        *protocol = info.protocol_version;
+        *release_version = info.release_version;
+    }
+}
+
 void bench_close(struct bench_session *bench)
 {
     cqlring_error error;
@@ -79,35 +93,7 @@ void bench_blob(uint8_t blob[BENCH_BLOB_SIZE])
         blob[i] = (uint8_t)(i + 1);
 }
 
-const char *const bench_threads_names[] = {"split", "inline", "caller"};
-
-int bench_server_option(struct bench_server *server, const char *name, const char *value)
-{
-    if (strcmp(name, "--lz4") == 0) {
-        server->lz4 = true;
-        return 1;
-    }
-    if (value == NULL)
-        return 0;
-    if (strcmp(name, "--host") == 0)
-        server->host = value;
-    else if (strcmp(name, "--port") == 0)
-        server->port = atoi(value);
-    else if (strcmp(name, "--protocol") == 0)
-        server->protocol = atoi(value);
-    else if (strcmp(name, "--tls-ca") == 0)
-        server->tls_ca = value;
-    else if (strcmp(name, "--threads") == 0) {
-        for (int mode = CQLRING_THREADS_SPLIT; mode <= CQLRING_THREADS_CALLER; mode++)
-            if (strcmp(value, bench_threads_names[mode]) == 0) {
-                server->threads = (cqlring_threads)mode;
-                return 2;
-            }
-        return 0;
-    } else
-        return 0;
-    return 2;
-}
+const char *const bench_threads_names[] = {"split", "inline", "caller", NULL};
 
 static double of(struct timeval time)
 {

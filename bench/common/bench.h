@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/options.h"
 #include "cqlring.h"
 
 struct bench_server {
@@ -27,6 +28,8 @@ struct bench_session {
 };
 
 void bench_open(struct bench_session *bench, const struct bench_server *server);
+/* What was negotiated with the node that is connected, as the library tells it: 4 or 5, and "5.0.6" (lives as long as the cluster). */
+void bench_answered(const cqlring_cluster *cluster, int *protocol, const char **release_version);
 void bench_close(struct bench_session *bench); /* drained, threads joined */
 
 _Noreturn void bench_die(const char *what, const cqlring_error *error);
@@ -40,9 +43,17 @@ void bench_schema(cqlring_session *session);
 enum { BENCH_BLOB_SIZE = 32 };
 void bench_blob(uint8_t blob[BENCH_BLOB_SIZE]);
 
-/* --host, --port, --threads, --protocol, --lz4, --tls-ca. Returns how many arguments it took, 0: not one of these. */
-int bench_server_option(struct bench_server *server, const char *name, const char *value);
-extern const char *const bench_threads_names[];
+/* Of a table of options: --host, --port, --threads, --protocol, --lz4, --tls-ca. */
+#define BENCH_SERVER_OPTIONS(server)                                     \
+    BENCH_TEXT_OPTION("--host", &(server)->host),                        \
+    BENCH_NUMBER_OPTION("--port", &(server)->port, 1, 65535),            \
+    BENCH_WORD_OPTION("--threads", &(server)->threads, bench_threads_names), \
+    BENCH_NUMBER_OPTION("--protocol", &(server)->protocol, 4, 5),        \
+    BENCH_FLAG_OPTION("--lz4", &(server)->lz4, true),                    \
+    BENCH_TEXT_OPTION("--tls-ca", &(server)->tls_ca)
+#define BENCH_SERVER_USAGE "  [--host HOST] [--port 1-65535] [--threads split|inline|caller] [--protocol 4|5] [--lz4] [--tls-ca FILE]\n"
+extern const char *const bench_threads_names[]; /* by cqlring_threads, NULL at the end */
+enum { BENCH_WINDOW_MAX = 32768 };              /* of a job, and of a queue */
 
 struct bench_usage {
     double seconds; /* monotonic */

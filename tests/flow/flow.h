@@ -101,6 +101,8 @@ void flow_until(cqlring_future *job, const atomic_bool *said);
 cqlring_bytes flow_bigint(int64_t value);
 cqlring_bytes flow_int(int32_t value);
 
+/* A contact point that is looked up, and is 127.0.0.1 whatever this machine's hosts and DNS say. */
+#define FLOW_NAME "127.1"
 #define FLOW_INSERT "INSERT INTO ks.t (k, v) VALUES (?, ?)"
 #define FLOW_SELECT "SELECT v FROM ks.t WHERE k = ?"
 

@@ -58,6 +58,8 @@ START_TEST(wrong_credentials_are_told_in_the_servers_words_and_no_secret_is_said
             ck_assert_int_eq(error.status, CQLRING_AUTH);
             ck_assert_ptr_nonnull(strstr(error.message, "Provided username and/or password are incorrect"));
             ck_assert_ptr_nonnull(strstr(error.message, node_address(flow.node, 0)));
+            ck_assert_int_eq(error.server_code, 0x0100);
+            ck_assert_int_eq(strncmp(error.node, node_address(flow.node, 0), strlen(node_address(flow.node, 0))), 0);
             if (passwords[i][0] != '\0') {
                 ck_assert_ptr_null(strstr(error.message, passwords[i]));
                 ck_assert_uint_eq(watch_log_count(passwords[i]), 0);

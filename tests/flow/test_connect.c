@@ -25,6 +25,9 @@ static uint8_t version_spoken(struct flow *flow)
     ck_assert_uint_ge(count, 2); /* control and pool */
     for (uint32_t i = 0; i < count; i++)
         ck_assert_uint_eq(conns[i].version, conns[0].version);
+    cqlring_node_info info;
+    ck_assert(watch_node(flow, 0, &info));
+    ck_assert_uint_eq(info.protocol_version, conns[0].version);
     return conns[0].version;
 }
 
@@ -242,7 +245,7 @@ START_TEST(rc_21_one_bad_contact_point_does_not_fail_the_open)
     flow_start(&flow);
     char points[200];
     /* a name of nobody, a dead address, a name of which one address at least is alive */
-    snprintf(points, sizeof points, "bad.invalid, 127.0.0.77:%u, localhost:%u", node_port(flow.node, 0), node_port(flow.node, 0));
+    snprintf(points, sizeof points, "bad.invalid, 127.0.0.77:%u, " FLOW_NAME ":%u", node_port(flow.node, 0), node_port(flow.node, 0));
     flow.options.contact_points = points;
     flow_open(&flow);
     flow_cql(&flow, "INSERT INTO ks.t (k, v) VALUES (1, 0x01)");

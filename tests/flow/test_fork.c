@@ -163,7 +163,7 @@ static void count_descriptors(uint16_t port, uint32_t *sockets, uint32_t *anonym
 
 START_TEST(fk_01_a_child_connects_though_its_parent_has_used_the_library)
 {
-    static const char *const hosts[] = {"127.0.0.1", "localhost"};
+    static const char *const hosts[] = {"127.0.0.1", FLOW_NAME};
     if (!CAN_FORK)
         return;
     for (int i = 0; i < 4; i++) {
@@ -379,7 +379,7 @@ START_TEST(sg_03_a_signal_every_millisecond_disturbs_nothing)
         struct flow flow;
         start(&flow);
         char points[64];
-        snprintf(points, sizeof points, "localhost:%u", node_port(flow.node, 0)); /* looked up, too */
+        snprintf(points, sizeof points, FLOW_NAME ":%u", node_port(flow.node, 0)); /* looked up, too */
         flow.options.contact_points = points;
         flow_open(&flow);
         cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);

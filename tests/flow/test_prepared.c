@@ -209,7 +209,9 @@ START_TEST(many_threads_that_prepare_the_same_text_ask_the_node_once)
             flow_ok(preparers[i].status);
             ck_assert_ptr_eq(preparers[i].prepared, preparers[0].prepared);
         }
-        ck_assert_uint_eq(ask_seen_count(OPCODE_PREPARE), 1);
+        /* the asking's own reference may have kept the last round's statement a moment longer: then nothing is asked */
+        ck_assert_uint_le(ask_seen_count(OPCODE_PREPARE), 1);
+        ck_assert(round > 0 || ask_seen_count(OPCODE_PREPARE) == 1);
         for (int i = 0; i < THREADS; i++)
             cqlring_prepared_release(preparers[i].prepared);
     }

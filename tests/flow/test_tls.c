@@ -2,7 +2,9 @@
 
 /* TLS: who is believed, what is said when it does not work out, and bulk jobs through it. */
 
+#include <arpa/inet.h>
 #include <dirent.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,12 +233,29 @@ static void server_name_of(const uint8_t *hello, size_t size, char out[256])
     }
 }
 
+/* Is localhost 127.0.0.1 here? */
+static bool has_localhost(void)
+{
+    struct addrinfo *list = NULL;
+    bool found = false;
+    if (getaddrinfo("localhost", NULL, &(struct addrinfo){.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, &list) != 0)
+        return false;
+    for (const struct addrinfo *info = list; info != NULL; info = info->ai_next)
+        found = found || ((const struct sockaddr_in *)(const void *)info->ai_addr)->sin_addr.s_addr == htonl(INADDR_LOOPBACK);
+    freeaddrinfo(list);
+    return found;
+}
+
 START_TEST(tl_05_names_are_sent_and_addresses_are_not)
 {
     const struct {
         const char *host, *server_name, *sent;
     } cases[] = {{"127.0.0.1", NULL, ""}, {"localhost", NULL, "localhost"}, {"127.0.0.1", "node.of.cluster.example", "node.of.cluster.example"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (strcmp(cases[i].host, "localhost") == 0 && !has_localhost()) {
+            printf("not run: tl_05 with a name: localhost is not 127.0.0.1 here (/etc/hosts)\n");
+            continue;
+        }
         struct flow flow;
         start(&flow, "node-good");
         tls.server_name = cases[i].server_name;

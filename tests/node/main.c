@@ -124,7 +124,7 @@ static bool take_number(const char *text, uint64_t max, uint64_t *value)
 {
     char *end;
     *value = strtoull(text, &end, 0);
-    return end != text && *end == 0 && *value <= max;
+    return text[0] != '-' && end != text && *end == 0 && *value <= max;
 }
 
 /* D, D+-J or D±J. */
@@ -320,6 +320,12 @@ static bool prepare(struct node_cluster *cluster, const struct arguments *argume
     return true;
 }
 
+static int wrong_usage(void)
+{
+    fprintf(stderr, "cqlring-node --help tells the options and their values\n");
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
     /* Signals are waited for, not handled; blocked before any thread is made. */
@@ -329,19 +335,22 @@ int main(int argc, char **argv)
     (void)sigaddset(&ends, SIGINT);
     (void)sigprocmask(SIG_BLOCK, &ends, NULL);
     struct arguments arguments = {0};
-    for (int code; (code = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
+    for (int code, index = 0; (code = getopt_long(argc, argv, "", long_options, &index)) != -1;) {
         if (code == OPTION_HELP) {
             fputs(usage, stdout);
             return EXIT_SUCCESS;
         }
+        if (code == '?') /* getopt_long has told what */
+            return wrong_usage();
         if (!take_option(&arguments, code, optarg)) {
-            fprintf(stderr, "cqlring-node: cannot make sense of %s\n%s", argv[optind - 1], usage);
-            return EXIT_FAILURE;
+            fprintf(stderr, "cqlring-node: --%s: \"%s\" is not allowed\n", long_options[index].name,
+                    optarg != NULL ? optarg : "");
+            return wrong_usage();
         }
     }
     if (optind < argc) {
-        fputs(usage, stderr);
-        return EXIT_FAILURE;
+        fprintf(stderr, "cqlring-node: %s is not an option\n", argv[optind]);
+        return wrong_usage();
     }
     char message[300];
     struct node_cluster *cluster = node_cluster_start(&arguments.options, message, sizeof message);

@@ -5,26 +5,44 @@
 BUILD_PACKAGES=(gcc g++ cmake make ninja-build pkg-config
     libev-dev libssl-dev zlib1g-dev liblz4-dev)
 
-# need_packages PACKAGE...: install what is missing where we may; otherwise print the one line that does
-# it and return 1. Says nothing, and needs no network, when all is there. Everything goes to stderr.
-need_packages() {
-    command -v dpkg-query >/dev/null || return 0 # not a Debian: cmake will say what it misses
-    local missing=() package sudo=()
+APT_INSTALL="apt-get install -y --no-install-recommends"
+
+# missing_packages PACKAGE...: those that are not installed, one a line. On what is no Debian: none.
+missing_packages() {
+    command -v dpkg-query >/dev/null || return 0
+    local package
     for package in "$@"; do
         case $(dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null) in
             ii*) ;;
-            *) missing+=("$package") ;;
+            *) printf '%s\n' "$package" ;;
         esac
     done
-    [ ${#missing[@]} -eq 0 ] && return 0
-    if [ "$(id -u)" -ne 0 ]; then
-        if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
-            sudo=(sudo -n)
-        else
-            printf 'Missing packages. Install them with:\n\n    sudo apt-get install -y %s\n\n' "${missing[*]}" >&2
-            return 1
-        fi
+}
+
+may_install() { [ "$(id -u)" -eq 0 ] || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }; }
+
+# The one line that installs PACKAGE..., for whoever we are.
+install_line() {
+    if [ "$(id -u)" -eq 0 ]; then
+        printf 'apt-get update && %s %s\n' "$APT_INSTALL" "$*"
+    elif command -v sudo >/dev/null; then
+        printf 'sudo apt-get update && sudo %s %s\n' "$APT_INSTALL" "$*"
+    else
+        printf "su -c 'apt-get update && %s %s'\n" "$APT_INSTALL" "$*"
     fi
+}
+
+# need_packages PACKAGE...: install what is missing where we may; otherwise print the one line that does
+# it and return 1. Says nothing, and needs no network, when all is there. Everything goes to stderr.
+need_packages() {
+    local missing=() sudo=()
+    mapfile -t missing < <(missing_packages "$@")
+    [ ${#missing[@]} -eq 0 ] && return 0
+    if ! may_install; then
+        printf 'Missing packages. Install them with:\n\n    %s\n\n' "$(install_line "${missing[@]}")" >&2
+        return 1
+    fi
+    [ "$(id -u)" -eq 0 ] || sudo=(sudo -n)
     printf 'installing %s\n' "${missing[*]}" >&2
     local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
     local log
@@ -37,7 +55,23 @@ need_packages() {
     fi
     tail -n 15 "$log" >&2
     rm -f "$log"
-    printf '\napt-get could not install them. By hand:\n\n    apt-get update && apt-get install -y %s\n\n' "${missing[*]}" >&2
+    printf '\napt-get could not install them. By hand:\n\n    %s\n\n' "$(install_line "${missing[@]}")" >&2
+    return 1
+}
+
+# need_tools: what builds is on the PATH (packages may be there without it, and not every system has packages
+# that we know); otherwise say what is missing and what would install it, and return 1.
+need_tools() {
+    local missing=() tool
+    for tool in cmake pkg-config "${CC:-cc}" "${CXX:-c++}"; do
+        command -v "${tool%% *}" >/dev/null || missing+=("$tool")
+    done
+    command -v ninja >/dev/null || command -v make >/dev/null || missing+=("ninja or make")
+    [ ${#missing[@]} -eq 0 ] && return 0
+    local list
+    list=$(printf ', %s' "${missing[@]}")
+    printf 'Not found: %s. On Debian this installs all that the build needs:\n\n    %s\n\n' \
+        "${list#, }" "$(install_line "${BUILD_PACKAGES[@]}")" >&2
     return 1
 }
 

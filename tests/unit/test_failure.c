@@ -123,6 +123,20 @@ START_TEST(text_that_is_no_utf8_is_kept)
 }
 END_TEST
 
+START_TEST(durations_come_in_the_unit_that_fits_them)
+{
+    static const struct {
+        int64_t us;
+        const char *text;
+    } cases[] = {{0, "0 s"},           {1, "1 µs"},           {999, "999 µs"},    {1000, "1 ms"},       {1001, "1.001 ms"},
+                 {1500, "1.5 ms"},     {1999999, "1.999 s"},  {10050, "10.05 ms"}, {999999, "999.999 ms"}, {1000000, "1 s"},
+                 {1050000, "1.05 s"},  {12000000, "12 s"},    {86400000000, "86400 s"}, {-1, "-1 µs"},   {-2500, "-2.5 ms"},
+                 {INT64_MAX, "9223372036854.775 s"}, {INT64_MIN, "-9223372036854.775 s"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i)
+        ck_assert_str_eq(cqr_duration(cases[i].us).text, cases[i].text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("failure");
@@ -135,6 +149,7 @@ int main(void)
     tcase_add_test(tests, error_may_be_null_and_the_status_comes_back);
     tcase_add_test(tests, long_text_is_cut_at_a_character);
     tcase_add_test(tests, text_that_is_no_utf8_is_kept);
+    tcase_add_test(tests, durations_come_in_the_unit_that_fits_them);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

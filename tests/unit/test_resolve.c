@@ -117,6 +117,8 @@ END_TEST
 
 /* --- resolving ---------------------------------------------------------------------------------------------------- */
 
+/* "127.1" in these tests is no literal to us, so it is looked up on the thread, and the resolver makes 127.0.0.1 of it by
+   itself: it needs no /etc/hosts, no server, and no luck with what localhost is here. */
 struct answer {
     atomic_uint done;
     pthread_t thread;
@@ -166,15 +168,15 @@ START_TEST(bad_name_does_not_take_the_good_ones_with_it_RC_21)
 {
     struct contact_point *points;
     uint32_t count;
-    ck_assert_int_eq(cqr_contact_points_parse("bad.invalid,localhost:7,10.0.0.3", 9042, &points, &count, NULL), CQLRING_OK);
+    ck_assert_int_eq(cqr_contact_points_parse("bad.invalid,127.1:7,10.0.0.3", 9042, &points, &count, NULL), CQLRING_OK);
     int64_t live = cqr_mem_live_count();
     struct answer answer = {.done = 0};
     ck_assert_int_eq(cqr_resolve_start(points, count, take_answer, &answer), CQLRING_OK);
     ck_assert(cqr_futex_wait(&answer.done, 0, -1));
     ck_assert(!pthread_equal(answer.thread, pthread_self()));
-    ck_assert_ptr_nonnull(strstr(answer.resolution.failures, "bad.invalid: "));
-    ck_assert_ptr_null(strstr(answer.resolution.failures, "localhost"));
-    ck_assert_uint_ge(answer.resolution.count, 2);
+    ck_assert_ptr_nonnull(strstr(answer.resolution.failures, "contact point 1, \"bad.invalid\": "));
+    ck_assert_ptr_null(strstr(answer.resolution.failures, "contact point 2"));
+    ck_assert_uint_eq(answer.resolution.count, 2);
     const struct resolved_address *last = &answer.resolution.addresses[answer.resolution.count - 1];
     ck_assert_uint_eq(last->point, 2);
     for (uint32_t i = 0; i + 1 < answer.resolution.count; ++i) {
@@ -182,7 +184,7 @@ START_TEST(bad_name_does_not_take_the_good_ones_with_it_RC_21)
         char text[64];
         cqr_address_format(address, text);
         ck_assert_uint_eq(answer.resolution.addresses[i].point, 1);
-        ck_assert_msg(strcmp(text, "127.0.0.1:7") == 0 || strcmp(text, "[::1]:7") == 0, "%s", text);
+        ck_assert_msg(strcmp(text, "127.0.0.1:7") == 0, "%s", text);
         for (uint32_t j = 0; j < i; ++j)
             ck_assert(!cqr_address_equal(address, &answer.resolution.addresses[j].address));
     }
@@ -209,7 +211,7 @@ END_TEST
 
 START_TEST(each_allocation_may_fail_and_done_is_called_or_an_error_returned)
 {
-    static const char *texts[] = {"10.0.0.3,[::1]", "localhost"};
+    static const char *texts[] = {"10.0.0.3,[::1]", "127.1"};
     for (unsigned kind = 0; kind < 2; ++kind) {
         bool finished = false;
         for (uint64_t n = 1; !finished; ++n) {

@@ -49,6 +49,38 @@ static struct topology *example(void)
     return topology;
 }
 
+START_TEST(datacenters_are_told_once_each_with_their_nodes_and_cut_between_two)
+{
+    static const char *const of[] = {"east", "west", "east", "north", "east"};
+    static struct cqlring_node nodes[5];
+    struct cqlring_node *pointers[5];
+    char text[200];
+    struct topology *topology = cqr_topology_create();
+    cqr_topology_datacenters(topology, text, sizeof text);
+    ck_assert_str_eq(text, "none");
+    for (uint32_t i = 0; i < 5; ++i) {
+        snprintf(nodes[i].datacenter, sizeof nodes[i].datacenter, "%s", of[i]);
+        pointers[i] = &nodes[i];
+    }
+    topology->nodes = pointers;
+    topology->node_count = 5;
+    static const char whole[] = "\"east\" (3 nodes), \"west\" (1 node), \"north\" (1 node)";
+    cqr_topology_datacenters(topology, text, sizeof text);
+    ck_assert_str_eq(text, whole);
+    for (size_t size = 5; size < sizeof text; ++size) {
+        memset(text, '#', sizeof text);
+        cqr_topology_datacenters(topology, text, size);
+        ck_assert_uint_lt(strnlen(text, sizeof text), size);
+        ck_assert(text[size] == '#');
+        if (strcmp(text, whole) == 0)
+            continue;
+        ck_assert_msg(strcmp(text, "…") == 0 || strcmp(text, "\"east\" (3 nodes), …") == 0 || strcmp(text, "\"east\" (3 nodes), \"west\" (1 node), …") == 0, "%s", text);
+        ck_assert_uint_le(size, sizeof whole + 5);
+    }
+    cqr_topology_release(topology);
+}
+END_TEST
+
 START_TEST(keyspaces_are_found_by_their_whole_name)
 {
     struct topology *topology = example();
@@ -202,6 +234,7 @@ int main(void)
     Suite *suite = suite_create("topology");
     TCase *tests = tcase_create("topology");
     tcase_add_checked_fixture(tests, remember_memory, expect_no_leak);
+    tcase_add_test(tests, datacenters_are_told_once_each_with_their_nodes_and_cut_between_two);
     tcase_add_test(tests, keyspaces_are_found_by_their_whole_name);
     tcase_add_test(tests, empty_topology_knows_nothing_and_harms_nobody);
     tcase_add_test(tests, table_keeps_its_topology_alive);
