@@ -4,7 +4,7 @@
 
 /* Bytes of one connection, plain or TLS. The reactor connects, shakes hands and reads; the submitter writes once the
    connection is up (decision 12). With TLS both would use one SSL: tls.c holds a short per-connection lock around one
-   call of at most one record, nobody else knows (decision 34). The only includer of OpenSSL is tls.c. */
+   call of at most one record, nobody else knows (decision 34). OpenSSL is seen by tls.c and tls_context.c only. */
 
 #include <stdatomic.h>
 #include <stdbool.h>
