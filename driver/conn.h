@@ -20,6 +20,7 @@
 #include "driver/op.h"
 #include "driver/transport.h"
 
+struct conn_record;
 struct cqlring_cluster;
 struct lane;
 struct pool_link;
@@ -138,6 +139,7 @@ struct conn {
     struct handshake_config said;
     uint32_t slot_count;
     uint32_t frame_size_max;
+    struct conn_record *record;      /* the submitter's, from UP to DOWN; NULL: none */
     struct cqlring_cluster *cluster; /* a reference until DOWN: its strings and certificates are used */
 
     /* shared */

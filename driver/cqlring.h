@@ -459,4 +459,6 @@ static_assert(sizeof(cqlring_completion) == 64, "a completion is one cache line"
 _Static_assert(sizeof(cqlring_completion) == 64, "a completion is one cache line");
 #endif
 
+#include "cqlring_operations.h"
+
 #endif

@@ -385,7 +385,7 @@ static __attribute__((noinline, cold)) enum placed row_stalled(struct lane *lane
         return row_not_now(lane, op);
     char reasons[256];
     cqlring_error error;
-    cqr_pool_reasons(lane, part->job->session, reasons, sizeof reasons);
+    cqr_pool_reasons(lane, part->job->session, op->plan->target, reasons, sizeof reasons);
     cqr_error(&error, CQLRING_UNREACHABLE, "row %llu: no node could be reached for %lld ms%s%s", (unsigned long long)part->next_row,
               (long long)(timeout_us / 1000), reasons[0] != '\0' ? ": " : "", reasons);
     row_refuse(lane, part, op, row, count, &error);

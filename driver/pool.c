@@ -7,6 +7,7 @@
 
 #include "driver/lane.h"
 #include "driver/policy.h"
+#include "driver/record.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
 
@@ -199,6 +200,7 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
     link->ever_up = true;
     link->up_since_us = lane->now_us;
     link->last_text[0] = '\0';
+    cqr_record_open(conn);
     cqr_conn_watch(lane, conn);
     if (link->pool == NULL) {
         link->changed(lane, link, true);
@@ -438,7 +440,7 @@ void cqr_pool_wait(struct pool *pool, struct session_opening *opening)
     opening_check(pool);
 }
 
-void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, char *text, size_t size)
+void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, const struct cqlring_node *target, char *text, size_t size)
 {
     text[0] = '\0';
     if (session == NULL || size == 0)
@@ -447,7 +449,7 @@ void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, 
     for (uint32_t i = 0; pool != NULL && i < pool->link_count; i++) {
         const struct pool_link *link = pool->links[i];
         size_t length = strlen(text);
-        if (link != NULL && link->wanted && link->last_text[0] != '\0' && length + 2 < size)
+        if (link != NULL && link->wanted && (target == NULL || link->node == target) && link->last_text[0] != '\0' && length + 2 < size)
             snprintf(text + length, size - length, "%s%s", length > 0 ? "; " : "", link->last_text);
     }
 }

@@ -219,7 +219,7 @@ static void settle_unreachable(struct lane *lane, struct op *op)
         return;
     }
     char reasons[256];
-    cqr_pool_reasons(lane, op->plan->session, reasons, sizeof reasons);
+    cqr_pool_reasons(lane, op->plan->session, op->plan->target, reasons, sizeof reasons);
     cqr_op_settle(lane, op, CQLRING_UNREACHABLE,
                   cqr_failure_make(CQLRING_UNREACHABLE, "%s: no node can be reached%s%s", cqr_opcode_name(op->plan->opcode),
                                    reasons[0] != '\0' ? ": " : "", reasons));

@@ -15,6 +15,7 @@
 #include "driver/topology.h"
 
 struct control;
+struct conn_record;
 
 enum handle_state { HANDLE_OPENING, HANDLE_OPEN, HANDLE_CLOSING, HANDLE_CLOSED };
 
@@ -46,6 +47,7 @@ struct cqlring_cluster {
     struct topology *topology;          /* the newest; never NULL once open */
     struct cqlring_session *sessions;   /* open ones */
     struct prepared_cache prepared;
+    struct conn_record *records;        /* open connections, under the lock */
     char guessed_datacenter[128];
 
     struct control *control;            /* lane 0's submitter */
@@ -178,7 +180,8 @@ void cqr_link_up(struct lane *lane, struct conn *conn);   /* COMPLETION_UP */
 void cqr_link_down(struct lane *lane, struct conn *conn); /* COMPLETION_DOWN, after the slots were settled */
 void cqr_link_auth(struct lane *lane, struct conn *conn);
 void cqr_conn_trust(struct lane *lane, struct conn *conn);  /* heard from a suspect: no longer one */
-void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, char *text, size_t size); /* why no link is up */
+/* Why no link is up; target: why the link to this node is not (NULL: any). */
+void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, const struct cqlring_node *target, char *text, size_t size);
 void cqr_link_timer(struct lane *lane, struct pool_link *link);
 void cqr_link_connect(struct lane *lane, struct pool_link *link);
 void cqr_conn_watch(struct lane *lane, struct conn *conn); /* its watch timer fired: heartbeat, suspicion, connect time-out */

@@ -9,6 +9,7 @@
 #include "driver/job.h"
 #include "driver/lane.h"
 #include "driver/prepared.h"
+#include "driver/record.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
 
@@ -30,6 +31,7 @@ static void conn_down(struct lane *lane, struct conn *conn)
             cqr_op_lost(lane, (struct op *)word, conn);
         }
     }
+    cqr_record_close(conn);
     cqr_link_down(lane, conn);
     cqr_writer_fini(conn);
     if (conn->next != NULL)

@@ -290,10 +290,17 @@ enum transport_result cqr_tls_recv(struct transport *transport, void *data, uint
 
 static void handshake_is_over(struct tls *tls)
 {
+    struct tls_facts *facts = &tls->facts;
     const char *version = SSL_get_version(tls->ssl); /* "TLSv1.3" */
-    (void)snprintf(tls->version, sizeof tls->version, "TLS %s %s",
-                   strncmp(version, "TLSv", 4) == 0 ? version + 4 : version,
-                   SSL_get_cipher_name(tls->ssl));
+    (void)snprintf(facts->version, sizeof facts->version, "TLS %s",
+                   strncmp(version, "TLSv", 4) == 0 ? version + 4 : version);
+    (void)snprintf(facts->cipher, sizeof facts->cipher, "%s", SSL_get_cipher_name(tls->ssl));
+    (void)snprintf(facts->text, sizeof facts->text, "%s %s", facts->version, facts->cipher);
+    facts->resumed = SSL_session_reused(tls->ssl) == 1;
+    const X509 *certificate = SSL_get0_peer_certificate(tls->ssl);
+    if (certificate != NULL)
+        cqr_tls_certificate_facts(certificate, facts);
+    ERR_clear_error();
     tls->drained = false; /* the poller's next word counts */
     tls->established = true;
 }
@@ -324,9 +331,9 @@ enum transport_result cqr_tls_handshake(struct transport *transport, uint32_t *w
     return result;
 }
 
-const char *cqr_tls_version(const struct tls *tls)
+const struct tls_facts *cqr_tls_facts(const struct tls *tls)
 {
-    return tls->version;
+    return &tls->facts;
 }
 
 void cqr_tls_destroy(struct tls *tls)

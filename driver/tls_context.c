@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "driver/failure.h"
 #include "driver/tls_private.h"
@@ -43,7 +44,7 @@ static void describe_host(const struct address *address, char text[64])
 }
 
 /* The names and addresses that a certificate is for, as many as fit: "a.example, *.b.example, 10.0.0.3". */
-static void describe_names(X509 *certificate, char *text, size_t size)
+static void describe_names(const X509 *certificate, char *text, size_t size)
 {
     text[0] = '\0';
     GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
@@ -87,6 +88,21 @@ static void describe_time(const ASN1_TIME *at, char text[32])
     if (ASN1_TIME_to_tm(at, &tm) == 1)
         (void)snprintf(text, 32, "%04d-%02d-%02d %02d:%02d UTC", (tm.tm_year + 1900) % 10000,
                        tm.tm_mon % 12 + 1, tm.tm_mday % 32, tm.tm_hour % 24, tm.tm_min % 60);
+}
+
+static int64_t seconds_of(const ASN1_TIME *at)
+{
+    struct tm tm;
+    return ASN1_TIME_to_tm(at, &tm) == 1 ? (int64_t)timegm(&tm) : 0;
+}
+
+void cqr_tls_certificate_facts(const X509 *certificate, struct tls_facts *facts)
+{
+    describe_names(certificate, facts->names, sizeof facts->names);
+    describe_subject(X509_get_subject_name(certificate), facts->subject, sizeof facts->subject);
+    describe_subject(X509_get_issuer_name(certificate), facts->issuer, sizeof facts->issuer);
+    facts->from_s = seconds_of(X509_get0_notBefore(certificate));
+    facts->until_s = seconds_of(X509_get0_notAfter(certificate));
 }
 
 /* Where the certificate does not name who was asked for. */

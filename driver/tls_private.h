@@ -28,7 +28,7 @@ struct tls {
     struct transport *transport;
     char *peer_name; /* NULL: none */
     struct address peer;
-    char version[80];
+    struct tls_facts facts;
     bool established;
     /* Under the lock. */
     pthread_mutex_t lock;
@@ -43,6 +43,8 @@ struct tls {
     uint8_t late[TLS_LATE_SIZE];
 };
 
+struct x509_st;
+void cqr_tls_certificate_facts(const struct x509_st *certificate, struct tls_facts *facts); /* tls_context.c */
 bool cqr_tls_start(void);                      /* tls.c: OpenSSL is up; once a process */
 char *cqr_tls_host_copy(const char *name);     /* a host's name without the dot that a fully qualified one may end with */
 

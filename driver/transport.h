@@ -74,7 +74,16 @@ enum transport_result cqr_transport_send(struct transport *transport, const void
 void cqr_transport_shutdown(struct transport *transport);  /* either side: shutdown(fd) only */
 void cqr_transport_close(struct transport *transport);     /* reactor, once, after the writer's goodbye: frees TLS, closes fd */
 
-/* OpenSSL is started on first use with NO_ATEXIT; "TLS 1.3", "TLS_AES_…" for the log; empty strings when plain. */
+/* OpenSSL is started on first use with NO_ATEXIT; "TLS 1.3 TLS_AES_…" for the log; an empty string when plain. */
 const char *cqr_transport_tls_version(const struct transport *transport);
+/* What the handshake found, constant from then on; NULL when plain. */
+struct tls_facts {
+    char text[80];                  /* version and cipher, for the log */
+    char version[16], cipher[48];
+    char names[256], subject[128], issuer[128]; /* the peer's certificate */
+    int64_t from_s, until_s;        /* its validity, seconds since 1970 */
+    bool resumed;
+};
+const struct tls_facts *cqr_transport_tls_facts(const struct transport *transport);
 
 #endif
