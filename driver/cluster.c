@@ -8,6 +8,7 @@
 #include "driver/execution.h"
 #include "driver/fork.h"
 #include "driver/lane.h"
+#include "driver/node_stats.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
 
@@ -46,8 +47,10 @@ static void cluster_free(struct cqlring_cluster *cluster)
     cqr_control_free(cluster->control);
     cqr_mem_free(atomic_load_explicit(&cluster->spare, memory_order_acquire));
     cqr_topology_release(cluster->topology);
-    for (uint32_t i = 0; i < cluster->node_count; i++)
+    for (uint32_t i = 0; i < cluster->node_count; i++) {
+        cqr_node_stats_free(cluster->nodes[i]);
         cqr_mem_free(cluster->nodes[i]);
+    }
     cqr_mem_free(cluster->nodes);
     cqr_mem_free(cluster->points);
     secret_free(cluster->user);
@@ -365,6 +368,7 @@ cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_clus
         if (atomic_load_explicit(&core->state, memory_order_acquire) != 0) {
             status = cqr_error(error, CQLRING_CLOSED, "cqlring_cluster_open: the runtime is being destroyed");
         } else {
+            cluster->number = ++core->cluster_count;
             cluster->next = core->clusters;
             cluster->link = &core->clusters;
             if (cluster->next != NULL)

@@ -21,6 +21,7 @@
 #include "driver/transport.h"
 
 struct conn_record;
+struct node_stats;
 struct cqlring_cluster;
 struct lane;
 struct pool_link;
@@ -98,7 +99,8 @@ struct conn_writer {
     int64_t waiting_since_us;        /* since when requests wait without a byte; 0 none */
     int64_t suspect_after_us;        /* −1 never */
     uint32_t reads_seen, reads_asked; /* conn->reads when the watch last looked, and when it asked */
-    uint32_t inflight_published;
+    uint32_t inflight_published;     /* what of it the node's numbers have */
+    uint64_t orphans_published, queued_published;
     bool counted;                    /* in node->connections */
 };
 
@@ -149,6 +151,7 @@ struct conn {
     struct inbox events;             /* reactor → submitter: EVENT frames; see COMPLETION_EVENT */
     atomic_uint event_taken;
     atomic_bool events_lost;
+    _Atomic(struct node_stats *) stats; /* the node's, of this lane; NULL before UP, and for control */
     atomic_uint reads;               /* times that bytes came, also of a frame that is not whole yet; reactor, relaxed */
 
     /* written by the reactor before UP or DOWN is published, then constant */

@@ -17,6 +17,7 @@
 
 #include "cql/segment.h"
 #include "driver/lane.h"
+#include "driver/node_stats.h"
 #include "driver/session.h"
 
 enum { STARTUP_ROOM = 16 << 10, STARTUP_FRAME_MAX = 1 << 20, RECEIVE_ROOM_MIN = 16 << 10, EVENTS_CHAINED_MAX = 1024 };
@@ -215,6 +216,9 @@ static void tls_step(struct conn *conn)
     uint32_t wait = POLL_READ;
     switch (cqr_transport_handshake(&conn->transport, &wait)) {
     case TRANSPORT_OK:
+        cqr_count(&conn->lane->reactor_stats.tls_handshakes, 1);
+        if (cqr_transport_tls_facts(&conn->transport)->resumed)
+            cqr_count(&conn->lane->reactor_stats.tls_resumed, 1);
         startup_begin(conn);
         break;
     case TRANSPORT_AGAIN:
@@ -639,6 +643,12 @@ static void read_ready(struct conn *conn)
         cqr_count(&lane->reactor_stats.recvs, 1);
         if (result == TRANSPORT_OK) {
             cqr_count(&lane->reactor_stats.recv_bytes, size);
+            /* acquire: pairs with the submitter's release when the connection came up */
+            struct node_stats *stats = atomic_load_explicit(&conn->stats, memory_order_acquire);
+            if (stats != NULL) {
+                cqr_count(&stats->recvs, 1);
+                cqr_count(&stats->recv_bytes, size);
+            }
             atomic_store_explicit(&conn->reads, atomic_load_explicit(&conn->reads, memory_order_relaxed) + 1, memory_order_relaxed);
             block->fill += size;
             uint32_t need = consume(conn, block);

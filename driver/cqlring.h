@@ -94,6 +94,9 @@ typedef struct cqlring_stats {
     uint64_t connections_opened, connections_lost, orphans, late_replies;
     uint64_t allocations;                      /* of the process, through the library */
     uint64_t log_dropped;
+    uint64_t tls_handshakes, tls_resumed;      /* succeeded; of these, shortened by an earlier connection's ticket */
+    uint64_t cpu_submitters_us, cpu_reactors_us; /* of library threads; inline: all in the first; caller mode: 0, they are yours */
+    uint64_t failed_by[16];                    /* requests_failed by cqlring_status */
 } cqlring_stats;
 CQLRING_API void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *stats);
 

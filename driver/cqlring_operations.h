@@ -2,9 +2,9 @@
 #ifndef CQLRING_OPERATIONS_H
 #define CQLRING_OPERATIONS_H
 
-/* What an operator asks of a running program: which connections there are and what was agreed on them. cqlring.h includes it;
-   the same conventions hold. All of it may be called from any thread, callbacks included, at any time of a handle's life: before
-   the first connection and after the close the answer is empty, not an error. Nothing here touches the data path. */
+/* What an operator asks of a running program: which connections there are, what was agreed on them, and what was counted.
+   cqlring.h includes it; the same conventions hold. All of it may be called from any thread, callbacks included, at any time of a handle's life: before
+   the first connection and after the close there is nothing to tell, which is no error. Nothing here touches the data path. */
 
 #include "cqlring.h"
 
@@ -38,6 +38,40 @@ typedef struct cqlring_connection_info {
 
 /* The open connections of a cluster on all lanes, at most capacity, oldest first; returns how many there are. */
 CQLRING_API uint32_t cqlring_cluster_connections(const cqlring_cluster *cluster, cqlring_connection_info *connections, uint32_t capacity);
+
+/* ---- numbers ---------------------------------------------------------------------------------------------------- */
+
+/* What was counted of one node (or shard of it) by one lane. Counters go on over reconnections, and begin anew when the node gets
+   another address. One writer each, read relaxed: each is exact, together they are a snapshot; a turn's answers are added at its
+   end. The whole runtime's are in cqlring_stats. */
+typedef struct cqlring_node_stats {
+    const cqlring_node *node;
+    uint32_t lane;
+    int32_t shard;                 /* −1: the node has none */
+    uint32_t connections;          /* open now */
+    uint32_t in_flight;            /* sent and not answered */
+    uint32_t orphans;              /* timed out, the answer may still come: the stream is taken until then */
+    uint64_t queued_bytes;         /* waiting for room in the socket */
+    uint64_t requests;             /* sent, every attempt, heartbeats among them */
+    uint64_t replies;
+    uint64_t sends, send_bytes;    /* requests / sends is how well batches form */
+    uint64_t recvs, recv_bytes;
+    uint64_t retries;              /* attempts on it after which another one was made, there or elsewhere */
+    uint64_t errors[16];           /* attempts that failed, by cqlring_status */
+    uint64_t latency_sum_us;       /* of all replies: from the attempt's send to its answer, as the submitter saw both */
+    uint32_t latency_max_us;
+    uint32_t latency_p50_us, latency_p95_us, latency_p99_us; /* since the beginning; each at most an eighth too large */
+} cqlring_node_stats;
+
+/* Of the nodes that are in the topology now; at most capacity, returns how many there are. Nodes to which nothing was ever
+   connected have none. */
+CQLRING_API uint32_t cqlring_cluster_stats(const cqlring_cluster *cluster, cqlring_node_stats *stats, uint32_t capacity);
+
+/* All of it, of every lane and node of every cluster of a runtime, as OpenMetrics text, which Prometheus reads
+   (application/openmetrics-text; version=1.0.0). Written like snprintf: at most size bytes with the NUL; returns the length that
+   the whole text has, so a larger or equal size asks for another call. Labels: cluster counts the runtime's clusters from 1, as
+   they were opened; contact is the first contact point. runtime NULL: the process default. */
+CQLRING_API size_t cqlring_metrics_text(const cqlring_runtime *runtime, char *buffer, size_t size);
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "driver/lane.h"
+#include "driver/node_stats.h"
 #include "driver/policy.h"
 #include "driver/record.h"
 #include "driver/runtime.h"
@@ -211,6 +212,11 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
     pool->up_count++;
     conn->writer.counted = true;
     atomic_fetch_add_explicit(&link->node->connections, 1, memory_order_relaxed);
+    struct node_stats *stats = cqr_node_stats_get(link->node, lane->index, conn->shard.shard_count > 0 ? conn->shard.shard : -1);
+    /* release: pairs with the reactor's acquire; what it is made of is seen by whoever counts in it */
+    atomic_store_explicit(&conn->stats, stats, memory_order_release);
+    if (stats != NULL)
+        cqr_count(&stats->connections, 1);
     cqr_log(&lane->runtime->log, CQLRING_LOG_INFO, "connected to %s (v%u%s%s%s)", conn->text, conn->dialect.version,
             conn->compression == COMPRESSION_LZ4 ? ", lz4" : "", conn->tls != NULL ? ", " : "", conn->tls != NULL ? cqr_transport_tls_version(&conn->transport) : "");
     lane->waiting_retry = true;
@@ -225,11 +231,15 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
         cqr_count(&lane->stats.connections_lost, 1);
     if (conn->node != NULL && was_up) {
         struct cqlring_node *node = (struct cqlring_node *)(uintptr_t)conn->node;
-        atomic_fetch_sub_explicit(&node->in_flight, conn->writer.inflight_published, memory_order_relaxed);
+        cqr_conn_unpublish(conn);
         if (conn->writer.suspect)
             atomic_fetch_sub_explicit(&node->suspects, 1, memory_order_relaxed);
-        if (conn->writer.counted)
+        if (conn->writer.counted) {
+            struct node_stats *stats = atomic_load_explicit(&conn->stats, memory_order_relaxed);
             atomic_fetch_sub_explicit(&node->connections, 1, memory_order_relaxed);
+            if (stats != NULL)
+                cqr_count(&stats->connections, UINT64_MAX);
+        }
     }
     if (link == NULL)
         return;

@@ -25,6 +25,7 @@ struct cqlring_cluster {
     struct runtime_core *runtime;       /* a reference */
     struct cqlring_cluster *next, **link; /* in the runtime's list */
     atomic_uint state;                  /* enum handle_state */
+    uint32_t number;                    /* among the runtime's, from 1 */
 
     /* options, constant */
     struct contact_point *points;

@@ -8,6 +8,7 @@
 #include "driver/execution.h"
 #include "driver/job.h"
 #include "driver/lane.h"
+#include "driver/node_stats.h"
 #include "driver/prepared.h"
 #include "driver/record.h"
 #include "driver/runtime.h"
@@ -18,6 +19,7 @@ enum { GAP_US = 100000, GAP_POLL_US = 1000 };
 static void conn_down(struct lane *lane, struct conn *conn)
 {
     struct conn_writer *writer = &conn->writer;
+    cqr_latency_flush(lane);
     writer->gone = true; /* those that are settled here may have others issued at once */
     /* all entries of it have been drained before this one: what is still in a slot will never be answered (decision 12) */
     for (uint32_t i = 0; i < conn->slot_count; i++) {
@@ -77,6 +79,7 @@ static void entry_take(struct lane *lane, const struct completion *entry)
         if (conn->writer.suspect)
             cqr_conn_trust(lane, conn);
         cqr_writer_stream_free(conn, entry->stream);
+        cqr_conn_publish(conn);
         cqr_count(&lane->stats.late_replies, 1);
         if (lane->waiting_head != NULL)
             lane->waiting_retry = true;
@@ -179,11 +182,7 @@ static void flush(struct lane *lane)
         struct conn *next = conn->writer.next_dirty;
         conn->writer.dirty = false;
         cqr_writer_flush(conn);
-        if (conn->writer.in_flight != conn->writer.inflight_published && conn->node != NULL) {
-            struct cqlring_node *node = (struct cqlring_node *)(uintptr_t)conn->node;
-            atomic_fetch_add_explicit(&node->in_flight, conn->writer.in_flight - conn->writer.inflight_published, memory_order_relaxed);
-            conn->writer.inflight_published = conn->writer.in_flight;
-        }
+        cqr_conn_publish(conn);
         conn = next;
     }
 }
@@ -208,6 +207,8 @@ void cqr_submitter_turn(struct lane *lane, int64_t now_us)
     cqr_executions_waiting_run(lane);
     cqr_job_turn(lane);
     flush(lane);
+    if (lane->run_conn != NULL)
+        cqr_latency_flush(lane);
     if (atomic_load_explicit(&lane->commands.tail, memory_order_relaxed) != atomic_load_explicit(&lane->commands.head, memory_order_relaxed) &&
         cqr_park_wake(&lane->reactor_park))
         cqr_count(&lane->stats.wakes_reactor, 1);

@@ -16,6 +16,8 @@
 #include "driver/cqlring.h"
 #include "driver/net.h"
 
+struct node_stats;
+
 struct cqlring_node {
     uint32_t index;
     uint8_t host_id[16];
@@ -28,6 +30,7 @@ struct cqlring_node {
     atomic_uint connections;           /* up, all lanes */
     atomic_uint in_flight;             /* written by lanes, relaxed, once a turn */
     atomic_uint suspects;              /* lanes that suspect it */
+    _Atomic(struct node_stats *) stats; /* node_stats.h: by lane and shard */
 };
 
 struct keyspace {
