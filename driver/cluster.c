@@ -270,6 +270,10 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     if (cluster->reconnect_max_us < cluster->reconnect_min_us)
         return cqr_error(error, CQLRING_INVALID, "cluster options: reconnect_max_us (%lld) is below reconnect_min_us (%lld)",
                          (long long)cluster->reconnect_max_us, (long long)cluster->reconnect_min_us);
+    cluster->on_node = options->on_node;
+    cluster->on_node_context = options->on_node_context;
+    cluster->translate_address = options->translate_address;
+    cluster->translate_context = options->translate_context;
     cluster->inflight_per_connection = options->inflight_per_connection != 0 ? options->inflight_per_connection : 1024;
     cluster->orphans_max = options->orphans_max != 0 ? options->orphans_max : 1024;
     cluster->frame_size_max = options->frame_size_max != 0 ? options->frame_size_max : PROTO_BODY_MAX;
@@ -416,6 +420,7 @@ struct cqlring_node *cqr_cluster_intern(struct cqlring_cluster *cluster, const s
         struct cqlring_node *known = cluster->nodes[i];
         /* the same host with another address or place gets a new entry: nobody has to lock to read one */
         if (memcmp(known->host_id, like->host_id, 16) == 0 && cqr_address_equal(&known->address, &like->address) &&
+            cqr_address_equal(&known->announced, &like->announced) &&
             strcmp(known->datacenter, like->datacenter) == 0 && strcmp(known->rack, like->rack) == 0)
             node = known;
     }

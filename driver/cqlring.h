@@ -102,6 +102,23 @@ CQLRING_API void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_s
 
 /* ---- cluster ---------------------------------------------------------------------------------------------------- */
 
+typedef struct cqlring_node_info {
+    const char *address;          /* "10.0.0.3:9042" */
+    const char *datacenter, *rack, *release_version; /* "" when unknown */
+    uint8_t host_id[16];
+    uint8_t is_up;                /* at least one connection */
+    uint8_t is_suspect;
+    uint8_t is_local;             /* in the local datacenter */
+    uint32_t in_flight;           /* all lanes */
+    uint32_t connections;
+} cqlring_node_info;
+typedef enum cqlring_node_event {
+    CQLRING_NODE_ADDED = 1,   /* it is in the topology */
+    CQLRING_NODE_REMOVED = 2, /* it no longer is; DOWN came before */
+    CQLRING_NODE_UP = 3,      /* the first connection of a session to it is open */
+    CQLRING_NODE_DOWN = 4     /* the last one is gone */
+} cqlring_node_event;
+
 typedef enum cqlring_tls_verify { CQLRING_TLS_FULL = 0, CQLRING_TLS_CHAIN = 1, CQLRING_TLS_NONE = 2 } cqlring_tls_verify;
 
 typedef struct cqlring_tls_options {
@@ -139,6 +156,15 @@ typedef struct cqlring_cluster_options {
     uint32_t request_size_max;    /* default 256 MiB: larger requests are refused with both sizes */
     const char *application_name, *application_version; /* sent in STARTUP */
     cqlring_tristate throw_on_overload; /* default: yes when retries are on: the server answers OVERLOADED instead of not reading */
+    /* Told when a node comes and goes; NULL: nobody. On the submitter of lane 0, where it must not wait; never after the cluster's
+       close has ended. A node that gets another address is ADDED with it, then REMOVED with the old one: same host_id. */
+    void (*on_node)(const cqlring_node *node, cqlring_node_event event, void *context);
+    void *on_node_context;
+    /* Where to dial a node that the cluster announces at node->address: true and a literal "10.0.0.3:9042", "[v6]:port" or path
+       written to address (size bytes), or false: there. Called on the submitter of lane 0 at each reading of the topology, for
+       every node but that of the control connection, which is where it was dialled; must not wait. NULL: nothing is translated. */
+    bool (*translate_address)(const cqlring_node_info *node, char *address, size_t size, void *context);
+    void *translate_context;
 } cqlring_cluster_options;
 
 /* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the
@@ -153,16 +179,6 @@ CQLRING_API cqlring_status cqlring_cluster_open_sync(cqlring_runtime *runtime, c
 CQLRING_API cqlring_status cqlring_cluster_close(cqlring_cluster *cluster, int64_t drain_us, cqlring_future **future, cqlring_error *error);
 CQLRING_API void cqlring_cluster_release(cqlring_cluster *cluster); /* the last release closes it undrained */
 
-typedef struct cqlring_node_info {
-    const char *address;          /* "10.0.0.3:9042" */
-    const char *datacenter, *rack, *release_version; /* "" when unknown */
-    uint8_t host_id[16];
-    uint8_t is_up;                /* at least one connection */
-    uint8_t is_suspect;
-    uint8_t is_local;             /* in the local datacenter */
-    uint32_t in_flight;           /* all lanes */
-    uint32_t connections;
-} cqlring_node_info;
 /* The nodes of the current topology, at most capacity; returns how many there are. Valid until the cluster's release. */
 CQLRING_API uint32_t cqlring_cluster_nodes(const cqlring_cluster *cluster, const cqlring_node **nodes, uint32_t capacity);
 CQLRING_API void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info); /* strings live as long as the node */

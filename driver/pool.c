@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "driver/lane.h"
+#include "driver/listener.h"
 #include "driver/node_stats.h"
 #include "driver/policy.h"
 #include "driver/record.h"
@@ -211,12 +212,14 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
     pool->connecting_count--;
     pool->up_count++;
     conn->writer.counted = true;
-    atomic_fetch_add_explicit(&link->node->connections, 1, memory_order_relaxed);
+    unsigned before = atomic_fetch_add_explicit(&link->node->connections, 1, memory_order_acq_rel);
     struct node_stats *stats = cqr_node_stats_get(link->node, lane->index, conn->shard.shard_count > 0 ? conn->shard.shard : -1);
     /* release: pairs with the reactor's acquire; what it is made of is seen by whoever counts in it */
     atomic_store_explicit(&conn->stats, stats, memory_order_release);
     if (stats != NULL)
         cqr_count(&stats->connections, 1);
+    if (before == 0)
+        cqr_listener_node(lane, cluster_of(link), link->node);
     cqr_log(&lane->runtime->log, CQLRING_LOG_INFO, "connected to %s (v%u%s%s%s)", conn->text, conn->dialect.version,
             conn->compression == COMPRESSION_LZ4 ? ", lz4" : "", conn->tls != NULL ? ", " : "", conn->tls != NULL ? cqr_transport_tls_version(&conn->transport) : "");
     lane->waiting_retry = true;
@@ -236,9 +239,11 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
             atomic_fetch_sub_explicit(&node->suspects, 1, memory_order_relaxed);
         if (conn->writer.counted) {
             struct node_stats *stats = atomic_load_explicit(&conn->stats, memory_order_relaxed);
-            atomic_fetch_sub_explicit(&node->connections, 1, memory_order_relaxed);
+            unsigned before = atomic_fetch_sub_explicit(&node->connections, 1, memory_order_acq_rel);
             if (stats != NULL)
                 cqr_count(&stats->connections, UINT64_MAX);
+            if (before == 1)
+                cqr_listener_node(lane, conn->cluster, node);
         }
     }
     if (link == NULL)

@@ -39,6 +39,10 @@ struct cqlring_cluster {
     int64_t connect_timeout_us, heartbeat_us, suspect_after_us, reconnect_min_us, reconnect_max_us;
     uint32_t inflight_per_connection, orphans_max, frame_size_max, request_size_max;
     bool version_explicit;
+    void (*on_node)(const cqlring_node *node, cqlring_node_event event, void *context);
+    void *on_node_context;
+    bool (*translate_address)(const cqlring_node_info *node, char *address, size_t size, void *context);
+    void *translate_context;
 
     atomic_uint version;                /* protocol version in use, once known: all connections use it */
 
