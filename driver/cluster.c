@@ -11,6 +11,7 @@
 #include "driver/node_stats.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
+#include "driver/tls_settings.h"
 
 enum { PORT = 9042 };
 
@@ -58,7 +59,8 @@ static void cluster_free(struct cqlring_cluster *cluster)
     cqr_mem_free(cluster->local_datacenter);
     cqr_mem_free(cluster->application_name);
     cqr_mem_free(cluster->application_version);
-    cqr_tls_context_release(cluster->tls);
+    cqr_tls_settings_free(cluster);
+    pthread_mutex_destroy(&cluster->reload_lock);
     pthread_mutex_destroy(&cluster->lock);
     cqr_mem_free(cluster);
     cqr_runtime_release(runtime);
@@ -196,29 +198,6 @@ static char *text_copy(const char *text, bool *failed)
     return copy;
 }
 
-static cqlring_status tls_take(struct cqlring_cluster *cluster, const cqlring_tls_options *given, cqlring_error *error)
-{
-    if (given->struct_size < sizeof *given)
-        return cqr_error(error, CQLRING_INVALID, "TLS options: struct_size is %zu, expected %zu", given->struct_size, sizeof *given);
-    if (given->verify > CQLRING_TLS_NONE)
-        return cqr_error(error, CQLRING_INVALID, "TLS options: verify is FULL, CHAIN or NONE");
-    const int32_t versions[2] = {given->version_min, given->version_max};
-    for (int i = 0; i < 2; i++)
-        if (versions[i] != 0 && versions[i] != 12 && versions[i] != 13)
-            return cqr_error(error, CQLRING_INVALID, "TLS options: a version is 0 (the default), 12 or 13, not %d", versions[i]);
-    struct tls_options options = {.ca_file = given->ca_file,
-                                  .ca_pem = given->ca_pem,
-                                  .certificate_file = given->certificate_file,
-                                  .key_file = given->key_file,
-                                  .key_password = given->key_password,
-                                  .verify = (uint8_t)given->verify,
-                                  .version_min = (uint8_t)given->version_min,
-                                  .version_max = (uint8_t)given->version_max,
-                                  .ciphers = given->ciphers,
-                                  .server_name = given->server_name};
-    return cqr_tls_context_create(&options, &cluster->tls, error);
-}
-
 static int64_t time_or(int64_t given, int64_t otherwise)
 {
     return given == 0 ? otherwise : given;
@@ -250,6 +229,11 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
         return cqr_error(error, CQLRING_INVALID, "cluster options: frame_size_max is 4096 to 268435456 bytes, request_size_max at most 268435456");
     if ((options->user == NULL) != (options->password == NULL))
         return cqr_error(error, CQLRING_INVALID, "cluster options: user and password are given together");
+    if (options->authenticator != NULL && options->authenticator->struct_size < sizeof *options->authenticator)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: authenticator's struct_size is %zu, expected %zu: set it to sizeof(cqlring_authenticator)",
+                         options->authenticator->struct_size, sizeof *options->authenticator);
+    if (options->authenticator != NULL && (options->authenticator->respond == NULL || options->user != NULL))
+        return cqr_error(error, CQLRING_INVALID, "cluster options: an authenticator has a respond function, and stands in place of user and password");
     if (options->user != NULL && strlen(options->user) + strlen(options->password) + 2 > 4096)
         return cqr_error(error, CQLRING_INVALID, "cluster options: user and password together are larger than 4094 bytes");
 
@@ -270,6 +254,8 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     if (cluster->reconnect_max_us < cluster->reconnect_min_us)
         return cqr_error(error, CQLRING_INVALID, "cluster options: reconnect_max_us (%lld) is below reconnect_min_us (%lld)",
                          (long long)cluster->reconnect_max_us, (long long)cluster->reconnect_min_us);
+    if (options->authenticator != NULL)
+        cluster->authenticator = *options->authenticator;
     cluster->on_node = options->on_node;
     cluster->on_node_context = options->on_node_context;
     cluster->translate_address = options->translate_address;
@@ -291,7 +277,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     cqlring_status status = cqr_contact_points_parse(options->contact_points != NULL ? options->contact_points : "127.0.0.1", cluster->port, &cluster->points,
                                                      &cluster->point_count, error);
     if (status == CQLRING_OK && options->tls != NULL)
-        status = tls_take(cluster, options->tls, error);
+        status = cqr_tls_settings_take(cluster, options->tls, error);
     return status;
 }
 
@@ -362,6 +348,7 @@ cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_clus
     atomic_init(&cluster->references, 1);
     cluster->fork_generation = cqr_fork_generation();
     pthread_mutex_init(&cluster->lock, NULL);
+    pthread_mutex_init(&cluster->reload_lock, NULL);
     cqlring_status status = options_take(cluster, options, error);
     if (status == CQLRING_OK)
         cluster->topology = cqr_topology_create();

@@ -160,6 +160,9 @@ static void startup_decide(struct conn *conn, enum handshake_decision decision, 
         conn->dialect = handshake->dialect;
         conn->compression = handshake->compression;
         conn->shard = handshake->shard;
+        conn->challenge_size = handshake->challenge_size;
+        if (handshake->challenge_size > 0)
+            memcpy(conn->challenge, handshake->challenge, (size_t)handshake->challenge_size);
         cqr_mem_free(conn->reader.startup_out);
         conn->reader.startup_out = NULL;
         conn->reader.state = READER_UP;
@@ -225,6 +228,7 @@ static void tls_step(struct conn *conn)
         watch(conn, wait);
         break;
     default:
+        conn->again = cqr_transport_tls_facts(&conn->transport)->offered;
         cqr_reader_fail(conn, conn->transport.error != 0 ? CQLRING_LOST : CQLRING_TLS, "%s: %s", conn->text, conn->transport.message);
     }
 }
@@ -720,7 +724,7 @@ void cqr_reader_command(struct conn *conn, unsigned bits)
     }
     if ((bits & COMMAND_AUTH) != 0 && reader->state == READER_STARTUP) {
         if (conn->token_size < -1) {
-            cqr_reader_fail(conn, CQLRING_AUTH, "%s asks for credentials (%s) and none were given: set user and password", conn->text, conn->authenticator);
+            cqr_reader_fail(conn, CQLRING_AUTH, "%s %s", conn->text, conn->refusal[0] != '\0' ? conn->refusal : "asks for credentials, and there are none");
         } else {
             struct writer out = startup_writer(conn);
             bool framed = reader->handshake.framed;

@@ -436,8 +436,7 @@ static void frame_write(const struct conn *conn, struct op *op, struct writer *o
         cqr_batch_end(out, &conn->dialect, &params, start);
 }
 
-/* The end of the turn looks at it. */
-static void mark_dirty(struct conn *conn)
+void cqr_writer_touch(struct conn *conn)
 {
     struct conn_writer *writer = &conn->writer;
     if (writer->dirty)
@@ -450,7 +449,7 @@ static void mark_dirty(struct conn *conn)
 void cqr_writer_answered(struct conn *conn)
 {
     if (--conn->writer.in_flight == 0)
-        mark_dirty(conn); /* nothing to send, but the node's count is published there */
+        cqr_writer_touch(conn); /* nothing to send, but the node's count is published there */
 }
 
 /* The frame of frame_size bytes, with its values at values_at, is written behind block->fill: it counts as under way. */
@@ -491,7 +490,7 @@ static inline __attribute__((always_inline)) void put_done(struct conn *conn, st
     if (block->fill - writer->open_from >= FLUSH_SIZE)
         cqr_writer_flush(conn);
     else
-        mark_dirty(conn);
+        cqr_writer_touch(conn);
 }
 
 enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, int64_t now_us)

@@ -129,7 +129,6 @@ static void connect_candidate(struct control *control)
                                        .address = candidate->address,
                                        .text = text,
                                        .tls_name = name,
-                                       .tls = cluster->tls,
                                        .config = &control->config,
                                        .in_flight_max = 64,
                                        .frame_size_max = cluster->frame_size_max,

@@ -132,8 +132,31 @@ typedef struct cqlring_tls_options {
     int32_t version_min;          /* 0: 1.2; 12 or 13 */
     int32_t version_max;          /* 0: the highest; 12 or 13 */
     const char *ciphers;          /* TLS 1.2 list; NULL: OpenSSL's */
+    cqlring_tristate resume;      /* tickets of earlier connections are used, as long as their certificate is valid; default yes */
     const char *server_name;      /* verified and sent as SNI for every node; NULL: the contact name, if it is a name */
 } cqlring_tls_options;
+
+enum { CQLRING_AUTH_STATE_SIZE = 256, CQLRING_AUTH_REFUSE = -2 };
+
+/* One connection's authentication, as an authenticator sees it; valid until the call returns. */
+typedef struct cqlring_auth_exchange {
+    const char *address;          /* of the node that asks */
+    const char *authenticator;    /* class that it named */
+    uint32_t round;               /* 0: it asks for the first time; then one more for each challenge answered */
+    cqlring_bytes challenge;      /* up to 1 024 bytes; size −1 in round 0, and when it sent none. In finished: its last word */
+    uint8_t *state;               /* CQLRING_AUTH_STATE_SIZE bytes for this connection, zero at first, wiped at the end */
+} cqlring_auth_exchange;
+
+/* SASL of your own. On a submitter, of several lanes at once if there are several; must not wait. */
+typedef struct cqlring_authenticator {
+    size_t struct_size;
+    /* Writes a token of at most capacity (4 096) bytes and returns its size; −1: a null token; CQLRING_AUTH_REFUSE: the connection
+       is given up as AUTH, with error's message (never put a secret there). The token is wiped once it is sent. */
+    int32_t (*respond)(const cqlring_auth_exchange *exchange, uint8_t *token, uint32_t capacity, cqlring_error *error, void *context);
+    /* The server lets us in. false: we do not believe it, and the connection is given up. NULL: believed. */
+    bool (*finished)(const cqlring_auth_exchange *exchange, void *context);
+    void *context;
+} cqlring_authenticator;
 
 typedef enum cqlring_compression { CQLRING_COMPRESSION_NONE = 0, CQLRING_COMPRESSION_LZ4 = 1 } cqlring_compression;
 
@@ -142,6 +165,7 @@ typedef struct cqlring_cluster_options {
     const char *contact_points;   /* "host", "host:port", "[v6]:port", "/unix/path", comma separated; default 127.0.0.1 */
     int32_t port;                 /* where none is given, and for nodes that do not say theirs: default 9042 */
     const char *user, *password;  /* PLAIN; NULL: none */
+    const cqlring_authenticator *authenticator; /* in place of them; copied. NULL: none */
     const cqlring_tls_options *tls; /* NULL: no TLS */
     const char *local_datacenter; /* NULL: that of the first node contacted (said in the log) */
     int32_t protocol_version;     /* 0: 5, stepping down; 4 or 5: exactly this one */

@@ -73,6 +73,19 @@ CQLRING_API uint32_t cqlring_cluster_stats(const cqlring_cluster *cluster, cqlri
    they were opened; contact is the first contact point. runtime NULL: the process default. */
 CQLRING_API size_t cqlring_metrics_text(const cqlring_runtime *runtime, char *buffer, size_t size);
 
+/* ---- options ---------------------------------------------------------------------------------------------------- */
+
+/* The options in force of a cluster, its runtime and its open sessions, defaults filled in: lines "cluster.heartbeat_us = 30000000".
+   Secrets are "(set)". For people: lines may come and go. Written and returned as in cqlring_metrics_text. */
+CQLRING_API size_t cqlring_cluster_options_text(const cqlring_cluster *cluster, char *buffer, size_t size);
+
+/* ---- changes while it runs --------------------------------------------------------------------------------------- */
+
+/* Certificates, key and CAs are read again: tls NULL: from the files given before; else these options, all of them, in place of
+   the old ones. Connections from now on use them, those that are open stay as they are. When something cannot be used nothing
+   is changed. INVALID when the cluster was opened without TLS, and from a callback: files are read here. */
+CQLRING_API cqlring_status cqlring_cluster_reload_tls(cqlring_cluster *cluster, const cqlring_tls_options *tls, cqlring_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -102,8 +102,6 @@ struct lane {
     atomic_bool runs_callback;       /* reserved */
     struct lane_stats stats;
     uint32_t settled_this_turn;
-    uint32_t run_us, run_count;      /* answers of the same latency on run_conn, not yet in its histogram */
-    struct conn *run_conn;
     struct thread_cpu submitter_cpu, reactor_cpu;
 
     pthread_t reactor_thread, submitter_thread;

@@ -11,35 +11,21 @@
 #include "driver/node_stats.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
-
-struct text {
-    char *at;
-    size_t size, needed;
-};
-
-__attribute__((format(printf, 2, 3))) static void put(struct text *text, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    size_t room = text->needed < text->size ? text->size - text->needed : 0;
-    int length = vsnprintf(room > 0 ? text->at + text->needed : NULL, room, format, arguments);
-    va_end(arguments);
-    text->needed += length > 0 ? (size_t)length : 0;
-}
+#include "driver/text.h"
 
 /* A label's value: backslash, quote and line end are escaped. */
 static void put_label(struct text *text, const char *name, const char *value, bool first)
 {
-    put(text, "%s%s=\"", first ? "{" : ",", name);
+    cqr_text_put(text, "%s%s=\"", first ? "{" : ",", name);
     for (; *value != '\0'; value++) {
         if (*value == '\\' || *value == '"')
-            put(text, "\\%c", *value);
+            cqr_text_put(text, "\\%c", *value);
         else if (*value == '\n')
-            put(text, "\\n");
+            cqr_text_put(text, "\\n");
         else
-            put(text, "%c", *value);
+            cqr_text_put(text, "%c", *value);
     }
-    put(text, "\"");
+    cqr_text_put(text, "\"");
 }
 
 static uint64_t value(const counter *which)
@@ -49,15 +35,15 @@ static uint64_t value(const counter *which)
 
 static void put_family(struct text *text, const char *name, const char *type, const char *unit, const char *help)
 {
-    put(text, "# TYPE cqlring_%s %s\n", name, type);
+    cqr_text_put(text, "# TYPE cqlring_%s %s\n", name, type);
     if (unit != NULL)
-        put(text, "# UNIT cqlring_%s %s\n", name, unit);
-    put(text, "# HELP cqlring_%s %s\n", name, help);
+        cqr_text_put(text, "# UNIT cqlring_%s %s\n", name, unit);
+    cqr_text_put(text, "# HELP cqlring_%s %s\n", name, help);
 }
 
 static void put_us(struct text *text, uint64_t us)
 {
-    put(text, "%" PRIu64 ".%06" PRIu64, us / 1000000, us % 1000000);
+    cqr_text_put(text, "%" PRIu64 ".%06" PRIu64, us / 1000000, us % 1000000);
 }
 
 /* ---- of the lanes ---- */
@@ -95,32 +81,32 @@ static void lanes_put(struct text *text, const struct runtime_core *core)
     for (size_t i = 0; i < sizeof lane_counters / sizeof lane_counters[0]; i++) {
         put_family(text, lane_counters[i].name, "counter", NULL, lane_counters[i].help);
         for (uint32_t j = 0; j < core->lane_count; j++)
-            put(text, "cqlring_%s_total{lane=\"%u\"} %" PRIu64 "\n", lane_counters[i].name, j,
+            cqr_text_put(text, "cqlring_%s_total{lane=\"%u\"} %" PRIu64 "\n", lane_counters[i].name, j,
                 value((const counter *)(const void *)((const char *)&core->lanes[j] + lane_counters[i].offset)));
     }
     put_family(text, "requests_failed", "counter", NULL, "Requests that failed in the end, by status.");
     for (uint32_t j = 0; j < core->lane_count; j++)
         for (unsigned status = 1; status < 16; status++)
-            put(text, "cqlring_requests_failed_total{lane=\"%u\",status=\"%s\"} %" PRIu64 "\n", j, cqlring_status_name((cqlring_status)status),
+            cqr_text_put(text, "cqlring_requests_failed_total{lane=\"%u\",status=\"%s\"} %" PRIu64 "\n", j, cqlring_status_name((cqlring_status)status),
                 value(&core->lanes[j].stats.failed_by[status]));
     put_family(text, "wakes", "counter", NULL, "Wake-ups that cost a system call, by who was woken.");
     for (uint32_t j = 0; j < core->lane_count; j++) {
         const struct lane *lane = &core->lanes[j];
-        put(text, "cqlring_wakes_total{lane=\"%u\",who=\"submitter\"} %" PRIu64 "\n", j, value(&lane->reactor_stats.wakes_submitter));
-        put(text, "cqlring_wakes_total{lane=\"%u\",who=\"reactor\"} %" PRIu64 "\n", j, value(&lane->stats.wakes_reactor));
-        put(text, "cqlring_wakes_total{lane=\"%u\",who=\"waiter\"} %" PRIu64 "\n", j, value(&lane->stats.wakes_waiter));
+        cqr_text_put(text, "cqlring_wakes_total{lane=\"%u\",who=\"submitter\"} %" PRIu64 "\n", j, value(&lane->reactor_stats.wakes_submitter));
+        cqr_text_put(text, "cqlring_wakes_total{lane=\"%u\",who=\"reactor\"} %" PRIu64 "\n", j, value(&lane->stats.wakes_reactor));
+        cqr_text_put(text, "cqlring_wakes_total{lane=\"%u\",who=\"waiter\"} %" PRIu64 "\n", j, value(&lane->stats.wakes_waiter));
     }
     if (core->threads == CQLRING_THREADS_CALLER)
         return; /* the application's threads: no CPU time of ours */
     put_family(text, "cpu_seconds", "counter", "seconds", "CPU time of the library's threads.");
     for (uint32_t j = 0; j < core->lane_count; j++) {
-        put(text, "cqlring_cpu_seconds_total{lane=\"%u\",thread=\"submitter\"} ", j);
+        cqr_text_put(text, "cqlring_cpu_seconds_total{lane=\"%u\",thread=\"submitter\"} ", j);
         put_us(text, cqr_thread_cpu_us(&core->lanes[j].submitter_cpu));
         if (core->threads == CQLRING_THREADS_SPLIT) {
-            put(text, "\ncqlring_cpu_seconds_total{lane=\"%u\",thread=\"reactor\"} ", j);
+            cqr_text_put(text, "\ncqlring_cpu_seconds_total{lane=\"%u\",thread=\"reactor\"} ", j);
             put_us(text, cqr_thread_cpu_us(&core->lanes[j].reactor_cpu));
         }
-        put(text, "\n");
+        cqr_text_put(text, "\n");
     }
 }
 
@@ -148,9 +134,9 @@ static void put_node(struct text *text, const struct cqlring_cluster *cluster, c
 
 static void node_up(struct text *text, const char *name, const struct cqlring_cluster *cluster, const struct cqlring_node *node)
 {
-    put(text, "cqlring_%s", name);
+    cqr_text_put(text, "cqlring_%s", name);
     put_node(text, cluster, node, NULL);
-    put(text, "} %d\n", atomic_load_explicit(&node->connections, memory_order_relaxed) > 0);
+    cqr_text_put(text, "} %d\n", atomic_load_explicit(&node->connections, memory_order_relaxed) > 0);
 }
 
 static void node_errors(struct text *text, const char *name, const struct cqlring_cluster *cluster, const struct cqlring_node *node, const struct node_stats *stats)
@@ -159,10 +145,10 @@ static void node_errors(struct text *text, const char *name, const struct cqlrin
         uint64_t count = value(i < 16 ? &stats->errors[i] : &stats->server_errors[i - 16]);
         if (count == 0 || i == CQLRING_SERVER)
             continue; /* dozens of kinds that mostly never happen; those of the server are told apart */
-        put(text, "cqlring_%s_total", name);
+        cqr_text_put(text, "cqlring_%s_total", name);
         put_node(text, cluster, node, stats);
         put_label(text, "kind", i < 16 ? cqlring_status_name((cqlring_status)i) : cqr_server_error_name(i - 16), false);
-        put(text, "} %" PRIu64 "\n", count);
+        cqr_text_put(text, "} %" PRIu64 "\n", count);
     }
 }
 
@@ -174,23 +160,23 @@ static void node_latency(struct text *text, const char *name, const struct cqlri
     for (uint32_t octave = 6; octave <= 24; octave++) {
         for (; at < LATENCY_BUCKETS && cqr_latency_bucket_end(at) <= UINT64_C(1) << octave; at++)
             seen += value(&stats->latency[at]);
-        put(text, "cqlring_%s_bucket", name);
+        cqr_text_put(text, "cqlring_%s_bucket", name);
         put_node(text, cluster, node, stats);
-        put(text, ",le=\"");
+        cqr_text_put(text, ",le=\"");
         put_us(text, UINT64_C(1) << octave);
-        put(text, "\"} %" PRIu64 "\n", seen);
+        cqr_text_put(text, "\"} %" PRIu64 "\n", seen);
     }
     for (; at < LATENCY_BUCKETS; at++)
         seen += value(&stats->latency[at]);
-    put(text, "cqlring_%s_bucket", name);
+    cqr_text_put(text, "cqlring_%s_bucket", name);
     put_node(text, cluster, node, stats);
-    put(text, ",le=\"+Inf\"} %" PRIu64 "\ncqlring_%s_count", seen, name);
+    cqr_text_put(text, ",le=\"+Inf\"} %" PRIu64 "\ncqlring_%s_count", seen, name);
     put_node(text, cluster, node, stats);
-    put(text, "} %" PRIu64 "\ncqlring_%s_sum", seen, name);
+    cqr_text_put(text, "} %" PRIu64 "\ncqlring_%s_sum", seen, name);
     put_node(text, cluster, node, stats);
-    put(text, "} ");
+    cqr_text_put(text, "} ");
     put_us(text, value(&stats->latency_sum_us));
-    put(text, "\n");
+    cqr_text_put(text, "\n");
 }
 
 typedef void (*node_put)(struct text *text, const char *name, const struct cqlring_cluster *cluster, const struct cqlring_node *node, const struct node_stats *stats);
@@ -233,9 +219,9 @@ static void nodes_put_family(struct text *text, struct runtime_core *core, size_
                     node_families[family].each(text, node_families[family].name, cluster, node, stats);
                     continue;
                 }
-                put(text, "cqlring_%s%s", node_families[family].name, is_gauge ? "" : "_total");
+                cqr_text_put(text, "cqlring_%s%s", node_families[family].name, is_gauge ? "" : "_total");
                 put_node(text, cluster, node, stats);
-                put(text, "} %" PRIu64 "\n", value((const counter *)(const void *)((const char *)stats + node_families[family].offset)));
+                cqr_text_put(text, "} %" PRIu64 "\n", value((const counter *)(const void *)((const char *)stats + node_families[family].offset)));
             }
         }
         pthread_mutex_unlock(&cluster->lock);
@@ -244,12 +230,10 @@ static void nodes_put_family(struct text *text, struct runtime_core *core, size_
 
 size_t cqlring_metrics_text(const cqlring_runtime *runtime, char *buffer, size_t size)
 {
-    struct text text = {.at = buffer, .size = buffer != NULL ? size : 0};
-    if (text.size > 0)
-        buffer[0] = '\0';
+    struct text text = cqr_text_make(buffer, size);
     struct runtime_core *core = cqr_runtime_observe(runtime);
     put_family(&text, "build", "info", NULL, "The library.");
-    put(&text, "cqlring_build_info{version=\"%s\"} 1\n", cqlring_version());
+    cqr_text_put(&text, "cqlring_build_info{version=\"%s\"} 1\n", cqlring_version());
     if (core != NULL) {
         lanes_put(&text, core);
         pthread_mutex_lock(&core->lock); /* a cluster in the list is not freed meanwhile */
@@ -262,6 +246,6 @@ size_t cqlring_metrics_text(const cqlring_runtime *runtime, char *buffer, size_t
         pthread_mutex_unlock(&core->lock);
         cqr_runtime_release(core);
     }
-    put(&text, "# EOF\n");
+    cqr_text_put(&text, "# EOF\n");
     return text.needed;
 }

@@ -52,31 +52,28 @@ uint64_t cqr_latency_bucket_end(uint32_t bucket)
     return (uint64_t)(9 + bucket % 8) << (bucket / 8 - 1);
 }
 
-void cqr_latency_flush(struct lane *lane)
+void cqr_latency_write(struct conn *conn)
 {
-    struct conn *conn = lane->run_conn;
-    uint32_t count = lane->run_count, us = lane->run_us;
-    lane->run_conn = NULL;
-    lane->run_count = 0;
-    if (conn == NULL)
-        return;
+    struct conn_writer *writer = &conn->writer;
+    uint32_t count = writer->run_count, us = writer->run_us;
+    writer->run_count = 0;
+    writer->run_us = UINT32_MAX;
     struct node_stats *stats = atomic_load_explicit(&conn->stats, memory_order_relaxed);
-    if (stats != NULL) {
-        cqr_count(&stats->latency[cqr_latency_bucket(us)], count);
-        cqr_count(&stats->latency_count, count);
-        cqr_count(&stats->latency_sum_us, (uint64_t)us * count);
-        if (us > atomic_load_explicit(&stats->latency_max_us, memory_order_relaxed))
-            atomic_store_explicit(&stats->latency_max_us, us, memory_order_relaxed);
-    }
-    cqr_conn_publish(conn);
+    if (count == 0 || stats == NULL)
+        return;
+    cqr_count(&stats->latency[cqr_latency_bucket(us)], count);
+    cqr_count(&stats->latency_count, count);
+    cqr_count(&stats->latency_sum_us, (uint64_t)us * count);
+    if (us > atomic_load_explicit(&stats->latency_max_us, memory_order_relaxed))
+        atomic_store_explicit(&stats->latency_max_us, us, memory_order_relaxed);
 }
 
-void cqr_latency_run(struct lane *lane, struct conn *conn, uint32_t us)
+void cqr_latency_run(struct conn *conn, uint32_t us)
 {
-    cqr_latency_flush(lane);
-    lane->run_conn = conn;
-    lane->run_us = us;
-    lane->run_count = 1;
+    cqr_latency_write(conn);
+    conn->writer.run_us = us;
+    conn->writer.run_count = 1;
+    cqr_writer_touch(conn);
 }
 
 /* ---- gauges ---- */
@@ -92,7 +89,7 @@ static void publish(struct conn *conn, uint32_t in_flight, uint64_t orphans, uin
     struct conn_writer *writer = &conn->writer;
     struct node_stats *stats = atomic_load_explicit(&conn->stats, memory_order_relaxed);
     struct cqlring_node *node = (struct cqlring_node *)(uintptr_t)conn->node;
-    if (node == NULL)
+    if (node == NULL || (in_flight == writer->inflight_published && orphans == writer->orphans_published && queued == writer->queued_published))
         return;
     if (stats != NULL) {
         cqr_count(&stats->in_flight, (uint64_t)in_flight - writer->inflight_published);

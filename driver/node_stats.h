@@ -6,7 +6,7 @@
    node. One writer each (the lane's submitter; its reactor for its own half), relaxed readers.
 
    The histogram is log-linear: eight buckets an octave of microseconds, so a value is known within an eighth. A reply costs it
-   two comparisons: replies of one turn that were sent in one turn over one connection have the same latency, and such a run is
+   a comparison: replies of one turn that were sent in one turn over one connection have the same latency, and such a run is
    written down once, with its length. */
 
 #include "driver/lane.h"
@@ -45,17 +45,17 @@ const char *cqr_server_error_name(uint32_t kind);
 void cqr_conn_publish(struct conn *conn);              /* what is in flight, orphaned and queued on it */
 void cqr_conn_unpublish(struct conn *conn);            /* it is down: nothing is */
 void cqr_node_stats_error(struct conn *conn, cqlring_status status, int32_t server_code); /* an attempt on it failed */
-void cqr_latency_flush(struct lane *lane);             /* end of the turn, or of the connection: the run is written down */
-void cqr_latency_run(struct lane *lane, struct conn *conn, uint32_t us); /* a run ends, another begins */
+void cqr_latency_write(struct conn *conn);             /* end of the turn, or of the connection: its run is written down */
+void cqr_latency_run(struct conn *conn, uint32_t us);  /* a run ends, another begins */
 
 /* A request is answered. */
 static inline void cqr_latency_note(struct lane *lane, struct conn *conn, const struct op *op)
 {
     uint32_t us = (uint32_t)(lane->now_us - op->first_sent_us) - op->sent_after_us;
-    if (conn == lane->run_conn && us == lane->run_us)
-        lane->run_count++;
+    if (us == conn->writer.run_us)
+        conn->writer.run_count++;
     else
-        cqr_latency_run(lane, conn, us);
+        cqr_latency_run(conn, us);
 }
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "driver/authenticate.h"
 #include "driver/lane.h"
 #include "driver/listener.h"
 #include "driver/node_stats.h"
@@ -163,7 +164,6 @@ void cqr_link_connect(struct lane *lane, struct pool_link *link)
                                    .address = link->node->address,
                                    .text = link->node->text,
                                    .tls_name = link->node->contact_name,
-                                   .tls = cluster->tls,
                                    .config = &pool->config,
                                    .in_flight_max = cluster->inflight_per_connection,
                                    .frame_size_max = cluster->frame_size_max,
@@ -194,6 +194,12 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
     conn->writer.received_us = lane->now_us;
     cqr_count(&lane->stats.connections_opened, 1);
     cqr_wheel_disarm(&lane->wheel, &conn->writer.watch);
+    if (!cqr_auth_finished(conn)) {
+        char why[200];
+        snprintf(why, sizeof why, "%s: the authenticator does not believe the server's last word", conn->text);
+        cqr_writer_shut(conn, CQLRING_AUTH, why);
+    }
+    cqr_auth_end(conn);
     if (conn->writer.shut || link == NULL) { /* given up while it was coming up */
         cqr_transport_shutdown(&conn->transport);
         return;
@@ -258,7 +264,7 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
     if (conn->version_next != 0 && !was_up)
         cqr_cluster_version_lower(cluster, conn->version_next);
     if (link->pool == NULL) {
-        link->retry_version = conn->version_next != 0;
+        link->retry_version = conn->version_next != 0 || (conn->again && !was_up);
         link->perhaps_version = conn->version_perhaps;
         link->changed(lane, link, false);
         return;
@@ -270,7 +276,7 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
     } else {
         pool->connecting_count--;
     }
-    if (conn->version_next != 0 && !was_up) {
+    if (!was_up && (conn->version_next != 0 || conn->again)) {
         cqr_link_connect(lane, link);
     } else {
         if (link_was_up && (lane->now_us - link->up_since_us >= STABLE_US || conn->writer.replaced))
@@ -289,19 +295,6 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
     }
     lane->waiting_retry = true;
     opening_check(pool);
-}
-
-void cqr_link_auth(struct lane *lane, struct conn *conn)
-{
-    struct cqlring_cluster *cluster = conn->home != NULL ? cluster_of(conn->home) : NULL;
-    (void)lane;
-    conn->token_size = -2;
-    if (cluster != NULL && cluster->user != NULL) {
-        uint32_t size = 0;
-        if (cqr_auth_plain(cqlring_text(cluster->user), cqlring_text(cluster->password), conn->token, sizeof conn->token, &size) == CQLRING_OK)
-            conn->token_size = (int32_t)size;
-    }
-    cqr_conn_command(conn, COMMAND_AUTH);
 }
 
 static void link_drop(struct lane *lane, struct pool_link *link, const char *why)

@@ -16,6 +16,7 @@
 
 struct control;
 struct conn_record;
+struct tls_settings;
 
 enum handle_state { HANDLE_OPENING, HANDLE_OPEN, HANDLE_CLOSING, HANDLE_CLOSED };
 
@@ -32,7 +33,10 @@ struct cqlring_cluster {
     uint32_t point_count;
     uint16_t port;
     char *user, *password;
-    struct tls_context *tls;
+    cqlring_authenticator authenticator; /* respond NULL: none */
+    struct tls_context *tls;            /* the newest, under the lock: cqr_cluster_tls. NULL: no TLS */
+    struct tls_settings *tls_settings;  /* what it was made from, likewise */
+    pthread_mutex_t reload_lock;        /* one reload at a time */
     char *local_datacenter;             /* NULL: guessed */
     struct handshake_config config;
     char *application_name, *application_version;
@@ -183,7 +187,6 @@ void cqr_pool_wait(struct pool *pool, struct session_opening *opening); /* cqr_s
 void cqr_pool_node_hint(struct pool *pool, struct cqlring_node *node, bool up); /* STATUS_CHANGE: try at once, or probe */
 void cqr_link_up(struct lane *lane, struct conn *conn);   /* COMPLETION_UP */
 void cqr_link_down(struct lane *lane, struct conn *conn); /* COMPLETION_DOWN, after the slots were settled */
-void cqr_link_auth(struct lane *lane, struct conn *conn);
 void cqr_conn_trust(struct lane *lane, struct conn *conn);  /* heard from a suspect: no longer one */
 /* Why no link is up; target: why the link to this node is not (NULL: any). */
 void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, const struct cqlring_node *target, char *text, size_t size);

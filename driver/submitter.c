@@ -5,6 +5,7 @@
    Everything it touches hangs off the lane and belongs to whoever runs the turn (decision 16). While it is inside send, replies
    gather in the ring, so batches form without a timer. */
 
+#include "driver/authenticate.h"
 #include "driver/execution.h"
 #include "driver/job.h"
 #include "driver/lane.h"
@@ -19,7 +20,7 @@ enum { GAP_US = 100000, GAP_POLL_US = 1000 };
 static void conn_down(struct lane *lane, struct conn *conn)
 {
     struct conn_writer *writer = &conn->writer;
-    cqr_latency_flush(lane);
+    cqr_latency_write(conn);
     writer->gone = true; /* those that are settled here may have others issued at once */
     /* all entries of it have been drained before this one: what is still in a slot will never be answered (decision 12) */
     for (uint32_t i = 0; i < conn->slot_count; i++) {
@@ -34,6 +35,7 @@ static void conn_down(struct lane *lane, struct conn *conn)
         }
     }
     cqr_record_close(conn);
+    cqr_auth_end(conn);
     cqr_link_down(lane, conn);
     cqr_writer_fini(conn);
     if (conn->next != NULL)
@@ -182,6 +184,7 @@ static void flush(struct lane *lane)
         struct conn *next = conn->writer.next_dirty;
         conn->writer.dirty = false;
         cqr_writer_flush(conn);
+        cqr_latency_write(conn);
         cqr_conn_publish(conn);
         conn = next;
     }
@@ -207,8 +210,6 @@ void cqr_submitter_turn(struct lane *lane, int64_t now_us)
     cqr_executions_waiting_run(lane);
     cqr_job_turn(lane);
     flush(lane);
-    if (lane->run_conn != NULL)
-        cqr_latency_flush(lane);
     if (atomic_load_explicit(&lane->commands.tail, memory_order_relaxed) != atomic_load_explicit(&lane->commands.head, memory_order_relaxed) &&
         cqr_park_wake(&lane->reactor_park))
         cqr_count(&lane->stats.wakes_reactor, 1);

@@ -23,7 +23,12 @@
    - A read takes as much as the record buffer holds, many records at once. After a read that was not filled the socket is
      taken to be empty, once, without asking it: if more has come in the meantime the poller says so.
 
-   Both buffers of a connection are given back when they are empty (SSL_MODE_RELEASE_BUFFERS). Sessions are not resumed. */
+   Both buffers of a connection are given back when they are empty (SSL_MODE_RELEASE_BUFFERS).
+
+   Sessions are resumed: a ticket saves the server a signature and both sides the certificates, which counts when hundreds of
+   connections come back at once. The context keeps them (tls_context.c). A handshake that fails though a session was offered
+   may have failed because of it (servers exist that cannot bear one): the peer's sessions are forgotten, and the connection is
+   made again at once. */
 
 enum { RECORD_SIZE = 16384 };
 
@@ -325,6 +330,8 @@ enum transport_result cqr_tls_handshake(struct transport *transport, uint32_t *w
             result = TRANSPORT_AGAIN;
         } else {
             result = read_failed(tls);
+            if (tls->facts.offered)
+                cqr_tls_sessions_forget(tls->context, &tls->peer, tls->peer_name);
         }
     }
     (void)pthread_mutex_unlock(&tls->lock);
@@ -378,6 +385,12 @@ static bool ssl_prepare(struct tls *tls)
                                                          : tls->peer_name;
     if (name != NULL && !is_literal(name))
         (void)SSL_set_tlsext_host_name(tls->ssl, name);
+    SSL_SESSION *session = cqr_tls_session_take(tls->context, &tls->peer, tls->peer_name);
+    if (session != NULL) {
+        tls->facts.offered = SSL_set_session(tls->ssl, session) == 1;
+        SSL_SESSION_free(session);
+    }
+    ERR_clear_error();
     return true;
 }
 

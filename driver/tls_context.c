@@ -229,6 +229,110 @@ char *cqr_tls_host_copy(const char *name)
     return cqr_mem_text(name, size > 1 && name[size - 1] == '.' ? size - 1 : size);
 }
 
+/* --- sessions that may be resumed -------------------------------------------------------------------------------------- */
+
+/* A TLS 1.3 ticket is offered once, as RFC 8446 wants it; servers send two a connection. */
+enum { SESSIONS_MAX = 1024, SESSIONS_A_PEER = 4 };
+
+struct saved_session {
+    struct saved_session *next;
+    struct address peer;
+    char *name; /* NULL: none */
+    SSL_SESSION *session;
+};
+
+static void session_drop(struct tls_context *context, struct saved_session **at)
+{
+    struct saved_session *saved = *at;
+    *at = saved->next;
+    context->session_count--;
+    SSL_SESSION_free(saved->session);
+    cqr_mem_free(saved->name);
+    cqr_mem_free(saved);
+}
+
+static bool is_for(const struct saved_session *saved, const struct address *peer, const char *name)
+{
+    return cqr_address_equal(&saved->peer, peer) && (name == NULL ? saved->name == NULL : saved->name != NULL && strcmp(saved->name, name) == 0);
+}
+
+/* Its time is not over, nor that of the certificate that was verified when it began. */
+static bool is_good(const SSL_SESSION *session)
+{
+    X509 *certificate = SSL_SESSION_get0_peer((SSL_SESSION *)(uintptr_t)session);
+    return SSL_SESSION_is_resumable(session) == 1 && time(NULL) < SSL_SESSION_get_time(session) + SSL_SESSION_get_timeout(session) &&
+           (certificate == NULL || X509_cmp_current_time(X509_get0_notAfter(certificate)) > 0);
+}
+
+/* OpenSSL has a new session (TLS 1.3: a ticket came behind the handshake). A copy is kept: the original is spoilt when its
+   connection is cut, which is just when the session is wanted. 0: it stays OpenSSL's. */
+static int session_save(SSL *ssl, SSL_SESSION *session)
+{
+    struct tls *tls = SSL_get_app_data(ssl);
+    struct tls_context *context = tls->context;
+    struct saved_session *saved = cqr_mem_zalloc(sizeof *saved);
+    if (saved == NULL)
+        return 0;
+    saved->peer = tls->peer;
+    saved->name = tls->peer_name == NULL ? NULL : cqr_mem_text(tls->peer_name, strlen(tls->peer_name));
+    saved->session = SSL_SESSION_dup(session);
+    if (saved->session == NULL || (tls->peer_name != NULL && saved->name == NULL)) {
+        SSL_SESSION_free(saved->session);
+        cqr_mem_free(saved->name);
+        cqr_mem_free(saved);
+        return 0;
+    }
+    (void)pthread_mutex_lock(&context->lock);
+    saved->next = context->sessions;
+    context->sessions = saved;
+    context->session_count++;
+    uint32_t same = 0, seen = 0;
+    for (struct saved_session **at = &context->sessions; *at != NULL;) {
+        same += is_for(*at, &tls->peer, tls->peer_name);
+        if (++seen > SESSIONS_MAX || (same > SESSIONS_A_PEER && is_for(*at, &tls->peer, tls->peer_name)))
+            session_drop(context, at);
+        else
+            at = &(*at)->next;
+    }
+    (void)pthread_mutex_unlock(&context->lock);
+    return 0;
+}
+
+SSL_SESSION *cqr_tls_session_take(struct tls_context *context, const struct address *peer, const char *name)
+{
+    SSL_SESSION *found = NULL;
+    if (!context->resume)
+        return NULL;
+    (void)pthread_mutex_lock(&context->lock);
+    for (struct saved_session **at = &context->sessions; *at != NULL && found == NULL;) {
+        if (!is_for(*at, peer, name)) {
+            at = &(*at)->next;
+            continue;
+        }
+        SSL_SESSION *session = (*at)->session;
+        if (is_good(session))
+            found = SSL_SESSION_dup(session); /* TLS 1.2: for this connection, the saved one for others */
+        if (found == NULL || SSL_SESSION_get_protocol_version(session) >= TLS1_3_VERSION)
+            session_drop(context, at);
+    }
+    (void)pthread_mutex_unlock(&context->lock);
+    return found;
+}
+
+void cqr_tls_sessions_forget(struct tls_context *context, const struct address *peer, const char *name)
+{
+    (void)pthread_mutex_lock(&context->lock);
+    for (struct saved_session **at = &context->sessions; *at != NULL;) {
+        if (is_for(*at, peer, name))
+            session_drop(context, at);
+        else
+            at = &(*at)->next;
+    }
+    (void)pthread_mutex_unlock(&context->lock);
+}
+
+/* --- loading ---------------------------------------------------------------------------------------------------------- */
+
 static const char *openssl_words(void)
 {
     unsigned long code = ERR_peek_last_error();
@@ -421,13 +525,15 @@ static cqlring_status set_versions_and_ciphers(SSL_CTX *context, const struct tl
     return CQLRING_OK;
 }
 
-static void set_behaviour(SSL_CTX *context, uint8_t verification)
+static void set_behaviour(SSL_CTX *context, uint8_t verification, bool resume)
 {
     (void)SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
     (void)SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE |
                                         SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                         SSL_MODE_RELEASE_BUFFERS);
-    (void)SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    (void)SSL_CTX_set_session_cache_mode(context, resume ? SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL : SSL_SESS_CACHE_OFF);
+    if (resume)
+        SSL_CTX_sess_set_new_cb(context, session_save);
     SSL_CTX_set_read_ahead(context, 1);
     SSL_CTX_set_default_read_buffer_len(context, TLS_READ_BUFFER_SIZE);
     SSL_CTX_set_verify(context, verification == VERIFY_NONE ? SSL_VERIFY_NONE : SSL_VERIFY_PEER,
@@ -449,6 +555,8 @@ cqlring_status cqr_tls_context_create(const struct tls_options *options, struct 
         return cqr_error(error, CQLRING_NO_MEMORY, "TLS: out of memory");
     atomic_init(&context->references, 1);
     context->verify = options->verify;
+    context->resume = options->resume;
+    (void)pthread_mutex_init(&context->lock, NULL);
     ERR_clear_error();
     cqlring_status status = CQLRING_NO_MEMORY;
     context->ssl_context = SSL_CTX_new(TLS_client_method());
@@ -459,7 +567,7 @@ cqlring_status cqr_tls_context_create(const struct tls_options *options, struct 
         (void)cqr_error(error, status, "TLS: out of memory");
         goto fail;
     }
-    set_behaviour(context->ssl_context, options->verify);
+    set_behaviour(context->ssl_context, options->verify, options->resume);
     status = set_versions_and_ciphers(context->ssl_context, options, error);
     if (status == CQLRING_OK)
         status = load_trusted(context->ssl_context, options, error);
@@ -488,6 +596,9 @@ void cqr_tls_context_release(struct tls_context *context)
     if (context == NULL ||
         atomic_fetch_sub_explicit(&context->references, 1, memory_order_acq_rel) != 1)
         return;
+    while (context->sessions != NULL)
+        session_drop(context, &context->sessions);
+    (void)pthread_mutex_destroy(&context->lock);
     SSL_CTX_free(context->ssl_context);
     cqr_mem_free(context->server_name);
     cqr_mem_free(context);

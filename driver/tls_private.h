@@ -19,6 +19,10 @@ struct tls_context {
     struct ssl_ctx_st *ssl_context;
     uint8_t verify;
     char *server_name; /* NULL: none */
+    bool resume;
+    pthread_mutex_t lock;          /* of what follows; taken at a handshake and when a ticket comes */
+    struct saved_session *sessions; /* newest first */
+    uint32_t session_count;
 };
 
 struct tls {
@@ -45,6 +49,9 @@ struct tls {
 
 struct x509_st;
 void cqr_tls_certificate_facts(const struct x509_st *certificate, struct tls_facts *facts); /* tls_context.c */
+/* tls_context.c: the newest session that may be offered to this peer, the caller's then; NULL: none. */
+struct ssl_session_st *cqr_tls_session_take(struct tls_context *context, const struct address *peer, const char *name);
+void cqr_tls_sessions_forget(struct tls_context *context, const struct address *peer, const char *name);
 bool cqr_tls_start(void);                      /* tls.c: OpenSSL is up; once a process */
 char *cqr_tls_host_copy(const char *name);     /* a host's name without the dot that a fully qualified one may end with */
 

@@ -26,6 +26,7 @@ struct tls_options {
     uint8_t version_max;          /* 0 default (highest), 12, 13 */
     const char *ciphers;          /* TLS 1.2 list, NULL default */
     const char *ciphersuites;     /* TLS 1.3 list, NULL default */
+    bool resume;                  /* sessions of earlier connections are offered */
     const char *server_name;      /* name to verify and to send as SNI for every node; NULL: from the contact point */
 };
 
@@ -76,13 +77,14 @@ void cqr_transport_close(struct transport *transport);     /* reactor, once, aft
 
 /* OpenSSL is started on first use with NO_ATEXIT; "TLS 1.3 TLS_AES_…" for the log; an empty string when plain. */
 const char *cqr_transport_tls_version(const struct transport *transport);
-/* What the handshake found, constant from then on; NULL when plain. */
+/* What the handshake found, constant once it is over, however it ended; NULL when plain. */
 struct tls_facts {
     char text[80];                  /* version and cipher, for the log */
     char version[16], cipher[48];
     char names[256], subject[128], issuer[128]; /* the peer's certificate */
     int64_t from_s, until_s;        /* its validity, seconds since 1970 */
     bool resumed;
+    bool offered;                   /* a session of an earlier connection was offered */
 };
 const struct tls_facts *cqr_transport_tls_facts(const struct transport *transport);
 
