@@ -333,14 +333,18 @@ static enum handshake_decision take_startup_answer(struct handshake *handshake, 
 static enum handshake_decision take_auth_answer(struct handshake *handshake, uint8_t opcode,
                                                 cqlring_bytes body, struct writer *writer)
 {
-    if (opcode == OPCODE_AUTH_SUCCESS)
-        return go_on(handshake, HANDSHAKE_AWAIT_AUTH, writer);
-    if (opcode != OPCODE_AUTH_CHALLENGE)
+    bool is_success = opcode == OPCODE_AUTH_SUCCESS;
+    if (!is_success && opcode != OPCODE_AUTH_CHALLENGE)
         return unexpected(handshake, opcode);
     cqlring_bytes challenge;
-    if (cqr_decode_auth_token(body, &challenge) != CQLRING_OK)
-        return fail(handshake, CQLRING_PROTOCOL,
-                    "authentication: the server's AUTH_CHALLENGE is cut short");
+    if (cqr_decode_auth_token(body, &challenge) != CQLRING_OK) {
+        if (!is_success)
+            return fail(handshake, CQLRING_PROTOCOL,
+                        "authentication: the server's AUTH_CHALLENGE is cut short");
+        challenge = (cqlring_bytes){NULL, -1}; /* nobody may need it */
+    }
+    if (is_success && challenge.size > (int32_t)sizeof handshake->challenge)
+        challenge.size = -1;
     if (challenge.size > (int32_t)sizeof handshake->challenge)
         return fail(handshake, CQLRING_PROTOCOL,
                     "authentication: a challenge of %d bytes is larger than %zu",
@@ -348,6 +352,8 @@ static enum handshake_decision take_auth_answer(struct handshake *handshake, uin
     handshake->challenge_size = challenge.size;
     if (challenge.size > 0)
         memcpy(handshake->challenge, challenge.data, (size_t)challenge.size);
+    if (is_success)
+        return go_on(handshake, HANDSHAKE_AWAIT_AUTH, writer);
     set_state(handshake, HANDSHAKE_AWAIT_CREDENTIALS);
     return HANDSHAKE_ASK_AUTH;
 }

@@ -60,7 +60,7 @@ struct handshake {
     bool framed;                     /* v5: true as soon as the answer to STARTUP has been taken: segments from here, both ways */
     struct shard_info shard;
     char authenticator[128];
-    uint8_t challenge[256];
+    uint8_t challenge[1024];         /* at the end: what AUTH_SUCCESS said */
     int32_t challenge_size;          /* -1: none */
     uint8_t version_next;
     cqlring_status status;           /* HANDSHAKE_ERROR: AUTH, PROTOCOL, SERVER, INVALID */

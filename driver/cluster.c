@@ -8,8 +8,10 @@
 #include "driver/execution.h"
 #include "driver/fork.h"
 #include "driver/lane.h"
+#include "driver/node_stats.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
+#include "driver/tls_settings.h"
 
 enum { PORT = 9042 };
 #define TIME_MAX_US INT64_C(86400000000)
@@ -47,8 +49,10 @@ static void cluster_free(struct cqlring_cluster *cluster)
     cqr_control_free(cluster->control);
     cqr_mem_free(atomic_load_explicit(&cluster->spare, memory_order_acquire));
     cqr_topology_release(cluster->topology);
-    for (uint32_t i = 0; i < cluster->node_count; i++)
+    for (uint32_t i = 0; i < cluster->node_count; i++) {
+        cqr_node_stats_free(cluster->nodes[i]);
         cqr_mem_free(cluster->nodes[i]);
+    }
     cqr_mem_free(cluster->nodes);
     cqr_mem_free(cluster->points);
     secret_free(cluster->user);
@@ -56,7 +60,8 @@ static void cluster_free(struct cqlring_cluster *cluster)
     cqr_mem_free(cluster->local_datacenter);
     cqr_mem_free(cluster->application_name);
     cqr_mem_free(cluster->application_version);
-    cqr_tls_context_release(cluster->tls);
+    cqr_tls_settings_free(cluster);
+    pthread_mutex_destroy(&cluster->reload_lock);
     pthread_mutex_destroy(&cluster->lock);
     cqr_mem_free(cluster);
     cqr_runtime_release(runtime);
@@ -194,30 +199,6 @@ static char *text_copy(const char *text, bool *failed)
     return copy;
 }
 
-static cqlring_status tls_take(struct cqlring_cluster *cluster, const cqlring_tls_options *given, cqlring_error *error)
-{
-    if (given->struct_size < sizeof *given)
-        return cqr_error(error, CQLRING_INVALID, "TLS options: struct_size is %zu, expected %zu: set it to sizeof(cqlring_tls_options)", given->struct_size,
-                         sizeof *given);
-    if (given->verify > CQLRING_TLS_NONE)
-        return cqr_error(error, CQLRING_INVALID, "TLS options: verify %d (FULL, CHAIN or NONE)", (int)given->verify);
-    const int32_t versions[2] = {given->version_min, given->version_max};
-    for (int i = 0; i < 2; i++)
-        if (versions[i] != 0 && versions[i] != 12 && versions[i] != 13)
-            return cqr_error(error, CQLRING_INVALID, "TLS options: %s %d (0 for the default, 12 or 13)", i == 0 ? "version_min" : "version_max", versions[i]);
-    struct tls_options options = {.ca_file = given->ca_file,
-                                  .ca_pem = given->ca_pem,
-                                  .certificate_file = given->certificate_file,
-                                  .key_file = given->key_file,
-                                  .key_password = given->key_password,
-                                  .verify = (uint8_t)given->verify,
-                                  .version_min = (uint8_t)given->version_min,
-                                  .version_max = (uint8_t)given->version_max,
-                                  .ciphers = given->ciphers,
-                                  .server_name = given->server_name};
-    return cqr_tls_context_create(&options, &cluster->tls, error);
-}
-
 static int64_t time_or(int64_t given, int64_t otherwise)
 {
     return given == 0 ? otherwise : given;
@@ -236,8 +217,8 @@ static cqlring_status times_check(const cqlring_cluster_options *options, cqlrin
                  {"reconnect_max_us", options->reconnect_max_us, 0}};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         if (times[i].given < times[i].least || times[i].given > TIME_MAX_US)
-            return cqr_error(error, CQLRING_INVALID, "cluster options: %s is %lld: give 0 (the default)%s or up to %lld microseconds (a day)", times[i].name,
-                             (long long)times[i].given, times[i].least < 0 ? ", -1 (never)" : "", (long long)TIME_MAX_US);
+            return cqr_error(error, CQLRING_INVALID, "cluster options: %s %lld (0 for the default%s, or up to %lld microseconds, a day)", times[i].name,
+                             (long long)times[i].given, times[i].least < 0 ? ", -1 for never" : "", (long long)TIME_MAX_US);
     return CQLRING_OK;
 }
 
@@ -268,6 +249,11 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
         return cqr_error(error, CQLRING_INVALID, "cluster options: request_size_max %u bytes (at most %u)", options->request_size_max, (unsigned)PROTO_BODY_MAX);
     if ((options->user == NULL) != (options->password == NULL))
         return cqr_error(error, CQLRING_INVALID, "cluster options: user and password are given together");
+    if (options->authenticator != NULL && options->authenticator->struct_size < sizeof *options->authenticator)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: authenticator's struct_size is %zu, expected %zu: set it to sizeof(cqlring_authenticator)",
+                         options->authenticator->struct_size, sizeof *options->authenticator);
+    if (options->authenticator != NULL && (options->authenticator->respond == NULL || options->user != NULL))
+        return cqr_error(error, CQLRING_INVALID, "cluster options: an authenticator has a respond function, and stands in place of user and password");
     if (options->user != NULL && strlen(options->user) + strlen(options->password) + 2 > 4096)
         return cqr_error(error, CQLRING_INVALID, "cluster options: user and password together are larger than 4094 bytes");
 
@@ -288,6 +274,12 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     if (cluster->reconnect_max_us < cluster->reconnect_min_us)
         return cqr_error(error, CQLRING_INVALID, "cluster options: reconnect_max_us (%s) is below reconnect_min_us (%s)",
                          cqr_duration(cluster->reconnect_max_us).text, cqr_duration(cluster->reconnect_min_us).text);
+    if (options->authenticator != NULL)
+        cluster->authenticator = *options->authenticator;
+    cluster->on_node = options->on_node;
+    cluster->on_node_context = options->on_node_context;
+    cluster->translate_address = options->translate_address;
+    cluster->translate_context = options->translate_context;
     cluster->inflight_per_connection = options->inflight_per_connection != 0 ? options->inflight_per_connection : 1024;
     cluster->orphans_max = options->orphans_max != 0 ? options->orphans_max : 1024;
     cluster->frame_size_max = options->frame_size_max != 0 ? options->frame_size_max : PROTO_BODY_MAX;
@@ -305,7 +297,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     status = cqr_contact_points_parse(options->contact_points != NULL ? options->contact_points : "127.0.0.1", cluster->port, &cluster->points,
                                                      &cluster->point_count, error);
     if (status == CQLRING_OK && options->tls != NULL)
-        status = tls_take(cluster, options->tls, error);
+        status = cqr_tls_settings_take(cluster, options->tls, error);
     return status;
 }
 
@@ -375,6 +367,7 @@ static cqlring_status cluster_open(cqlring_runtime *runtime, const cqlring_clust
     atomic_init(&cluster->references, 1);
     cluster->fork_generation = cqr_fork_generation();
     pthread_mutex_init(&cluster->lock, NULL);
+    pthread_mutex_init(&cluster->reload_lock, NULL);
     cqlring_status status = options_take(cluster, options, call, error);
     if (status == CQLRING_OK)
         cluster->topology = cqr_topology_create();
@@ -385,6 +378,7 @@ static cqlring_status cluster_open(cqlring_runtime *runtime, const cqlring_clust
         if (atomic_load_explicit(&core->state, memory_order_acquire) != 0) {
             status = cqr_error(error, CQLRING_CLOSED, "%s: the runtime is being destroyed", call);
         } else {
+            cluster->number = ++core->cluster_count;
             cluster->next = core->clusters;
             cluster->link = &core->clusters;
             if (cluster->next != NULL)
@@ -439,6 +433,7 @@ struct cqlring_node *cqr_cluster_intern(struct cqlring_cluster *cluster, const s
         struct cqlring_node *known = cluster->nodes[i];
         /* the same host with another address or place gets a new entry: nobody has to lock to read one */
         if (memcmp(known->host_id, like->host_id, 16) == 0 && cqr_address_equal(&known->address, &like->address) &&
+            cqr_address_equal(&known->announced, &like->announced) &&
             strcmp(known->datacenter, like->datacenter) == 0 && strcmp(known->rack, like->rack) == 0)
             node = known;
     }

@@ -7,6 +7,7 @@
 
 #include "driver/lane.h"
 #include "driver/session.h"
+#include "driver/tls_settings.h"
 
 struct conn *cqr_conn_create(struct lane *lane, struct pool_link *home, const struct conn_request *request)
 {
@@ -19,7 +20,7 @@ struct conn *cqr_conn_create(struct lane *lane, struct pool_link *home, const st
     conn->address = request->address;
     snprintf(conn->text, sizeof conn->text, "%s", request->text);
     snprintf(conn->tls_name, sizeof conn->tls_name, "%s", request->tls_name);
-    conn->tls = request->tls;
+    conn->tls = cqr_cluster_tls(request->cluster);
     conn->said = *request->config;
     conn->config = &conn->said;
     conn->frame_size_max = request->frame_size_max;
@@ -32,6 +33,7 @@ struct conn *cqr_conn_create(struct lane *lane, struct pool_link *home, const st
         conn->slot_count = PROTO_STREAM_COUNT;
     conn->writer.stream_count = conn->writer.stream_free = conn->slot_count;
     conn->writer.seal_next = 1;
+    conn->writer.run_us = UINT32_MAX;
     conn->slots = cqr_mem_array(conn->slot_count, sizeof *conn->slots);
     conn->writer.streams = cqr_mem_array(conn->slot_count, sizeof *conn->writer.streams);
     if (conn->slots == NULL || conn->writer.streams == NULL) {
@@ -59,6 +61,7 @@ void cqr_conn_free(struct conn *conn)
     if (conn->slots != NULL)
         cqr_mem_free((void *)(uintptr_t)conn->slots);
     cqr_mem_free(conn->writer.streams);
+    cqr_tls_context_release(conn->tls);
     cqr_mem_free(conn);
 }
 

@@ -20,6 +20,8 @@
 #include "driver/op.h"
 #include "driver/transport.h"
 
+struct conn_record;
+struct node_stats;
 struct cqlring_cluster;
 struct lane;
 struct pool_link;
@@ -97,7 +99,9 @@ struct conn_writer {
     int64_t waiting_since_us;        /* since when requests wait without a byte; 0 none */
     int64_t suspect_after_us;        /* −1 never */
     uint32_t reads_seen, reads_asked; /* conn->reads when the watch last looked, and when it asked */
-    uint32_t inflight_published;
+    uint32_t run_us, run_count;      /* answers of this turn with the same latency, not yet in the histogram */
+    uint32_t inflight_published;     /* what of it the node's numbers have */
+    uint64_t orphans_published, queued_published;
     bool counted;                    /* in node->connections */
 };
 
@@ -133,11 +137,12 @@ struct conn {
     struct address address;
     char text[64];
     char tls_name[256];
-    struct tls_context *tls;
+    struct tls_context *tls;         /* a reference; NULL: none */
     const struct handshake_config *config; /* the reader's copy of what to say lives in `said` */
     struct handshake_config said;
     uint32_t slot_count;
     uint32_t frame_size_max;
+    struct conn_record *record;      /* the submitter's, from UP to DOWN; NULL: none */
     struct cqlring_cluster *cluster; /* a reference until DOWN: its strings and certificates are used */
 
     /* shared */
@@ -147,6 +152,7 @@ struct conn {
     struct inbox events;             /* reactor → submitter: EVENT frames; see COMPLETION_EVENT */
     atomic_uint event_taken;
     atomic_bool events_lost;
+    _Atomic(struct node_stats *) stats; /* the node's, of this lane; NULL before UP, and for control */
     atomic_uint reads;               /* times that bytes came, also of a frame that is not whole yet; reactor, relaxed */
 
     /* written by the reactor before UP or DOWN is published, then constant */
@@ -154,16 +160,19 @@ struct conn {
     enum compression compression;
     struct shard_info shard;
     uint8_t version_next;            /* DOWN because the version was refused: try this one; 0: no */
+    bool again;                      /* DOWN because a ticket was offered that the server could not bear: at once, without one */
     uint8_t version_perhaps;         /* DOWN without a word in answer to our first: that may be how the version is refused */
     cqlring_status down_status;
     int32_t down_code;
     char down_text[300];
     char authenticator[128];
-    uint8_t challenge[256];
+    uint8_t challenge[1024];         /* at UP: the server's last word */
     int32_t challenge_size;
     /* written by the submitter before COMMAND_AUTH */
     uint8_t token[4096];
-    int32_t token_size;              /* −1 null, −2 give up: there are no credentials */
+    int32_t token_size;              /* −1 null, −2 give up, because */
+    char refusal[300];
+    struct auth_exchange *exchange;  /* the submitter's, while an authenticator of the application's answers */
 
     _Alignas(64) struct conn_writer writer;
     _Alignas(64) struct conn_reader reader;
@@ -176,7 +185,6 @@ struct conn_request {
     struct address address;
     const char *text;                /* "10.0.0.3:9042" */
     const char *tls_name;
-    struct tls_context *tls;
     const struct handshake_config *config;
     uint32_t in_flight_max, frame_size_max;
     int64_t connect_timeout_us;
@@ -210,6 +218,7 @@ bool cqr_writer_orphan(struct conn *conn, struct op *op);
 bool cqr_writer_has_begun(const struct conn *conn, const struct op *op);
 /* After DOWN: was its request taken whole by the socket? (decision 13) */
 bool cqr_writer_was_sent(const struct conn *conn, const struct op *op);
+void cqr_writer_touch(struct conn *conn);       /* the end of the turn looks at it */
 void cqr_writer_answered(struct conn *conn);    /* one less is in flight */
 void cqr_writer_stream_free(struct conn *conn, uint16_t stream);
 void cqr_writer_fini(struct conn *conn);        /* before goodbye: gives back blocks, disarms timers */

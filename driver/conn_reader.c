@@ -17,6 +17,7 @@
 
 #include "cql/segment.h"
 #include "driver/lane.h"
+#include "driver/node_stats.h"
 #include "driver/session.h"
 
 enum { STARTUP_ROOM = 16 << 10, STARTUP_FRAME_MAX = 1 << 20, RECEIVE_ROOM_MIN = 16 << 10, EVENTS_CHAINED_MAX = 1024 };
@@ -159,6 +160,9 @@ static void startup_decide(struct conn *conn, enum handshake_decision decision, 
         conn->dialect = handshake->dialect;
         conn->compression = handshake->compression;
         conn->shard = handshake->shard;
+        conn->challenge_size = handshake->challenge_size;
+        if (handshake->challenge_size > 0)
+            memcpy(conn->challenge, handshake->challenge, (size_t)handshake->challenge_size);
         cqr_mem_free(conn->reader.startup_out);
         conn->reader.startup_out = NULL;
         conn->reader.state = READER_UP;
@@ -215,12 +219,16 @@ static void tls_step(struct conn *conn)
     uint32_t wait = POLL_READ;
     switch (cqr_transport_handshake(&conn->transport, &wait)) {
     case TRANSPORT_OK:
+        cqr_count(&conn->lane->reactor_stats.tls_handshakes, 1);
+        if (cqr_transport_tls_facts(&conn->transport)->resumed)
+            cqr_count(&conn->lane->reactor_stats.tls_resumed, 1);
         startup_begin(conn);
         break;
     case TRANSPORT_AGAIN:
         watch(conn, wait);
         break;
     default:
+        conn->again = cqr_transport_tls_facts(&conn->transport)->offered;
         cqr_reader_fail(conn, conn->transport.error != 0 ? CQLRING_LOST : CQLRING_TLS, "%s: %s", conn->text, conn->transport.message);
     }
 }
@@ -639,6 +647,12 @@ static void read_ready(struct conn *conn)
         cqr_count(&lane->reactor_stats.recvs, 1);
         if (result == TRANSPORT_OK) {
             cqr_count(&lane->reactor_stats.recv_bytes, size);
+            /* acquire: pairs with the submitter's release when the connection came up */
+            struct node_stats *stats = atomic_load_explicit(&conn->stats, memory_order_acquire);
+            if (stats != NULL) {
+                cqr_count(&stats->recvs, 1);
+                cqr_count(&stats->recv_bytes, size);
+            }
             atomic_store_explicit(&conn->reads, atomic_load_explicit(&conn->reads, memory_order_relaxed) + 1, memory_order_relaxed);
             block->fill += size;
             uint32_t need = consume(conn, block);
@@ -710,7 +724,7 @@ void cqr_reader_command(struct conn *conn, unsigned bits)
     }
     if ((bits & COMMAND_AUTH) != 0 && reader->state == READER_STARTUP) {
         if (conn->token_size < -1) {
-            cqr_reader_fail(conn, CQLRING_AUTH, "%s asks for credentials (%s) and none were given: set user and password", conn->text, conn->authenticator);
+            cqr_reader_fail(conn, CQLRING_AUTH, "%s %s", conn->text, conn->refusal[0] != '\0' ? conn->refusal : "asks for credentials, and there are none");
         } else {
             struct writer out = startup_writer(conn);
             bool framed = reader->handshake.framed;

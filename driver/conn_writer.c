@@ -15,6 +15,7 @@
 
 #include "cql/segment.h"
 #include "driver/lane.h"
+#include "driver/node_stats.h"
 #include "driver/prepared.h"
 #include "driver/session.h"
 
@@ -243,6 +244,9 @@ static void seal(struct conn *conn)
         cqr_writer_shut(conn, CQLRING_NO_MEMORY, "out of memory while framing requests");
         return;
     }
+    struct node_stats *stats = atomic_load_explicit(&conn->stats, memory_order_relaxed);
+    if (stats != NULL)
+        cqr_count(&stats->requests, writer->open_ops);
     writer->seal_next++;
     writer->open_from = block->fill;
     writer->open_ops = 0;
@@ -254,6 +258,7 @@ static void send_spans(struct conn *conn)
 {
     struct conn_writer *writer = &conn->writer;
     struct lane_stats *stats = &conn->lane->stats;
+    struct node_stats *node_stats = atomic_load_explicit(&conn->stats, memory_order_relaxed);
     while (writer->span_count > 0 && !writer->shut) {
         struct span *span = &writer->spans[writer->span_head];
         uint32_t accepted = 0;
@@ -262,6 +267,10 @@ static void send_spans(struct conn *conn)
             cqr_transport_send(&conn->transport, span->block->data + span->from, span->to - span->from, &accepted, &pending);
         cqr_count(&stats->sends, 1);
         cqr_count(&stats->send_bytes, accepted);
+        if (node_stats != NULL) {
+            cqr_count(&node_stats->sends, 1);
+            cqr_count(&node_stats->send_bytes, accepted);
+        }
         span->from += accepted;
         span->begun = span->begun || accepted > 0 || pending;
         /* a half written TLS record must come again unchanged: nothing can be cut out of it any more */
@@ -427,8 +436,7 @@ static void frame_write(const struct conn *conn, struct op *op, struct writer *o
         cqr_batch_end(out, &conn->dialect, &params, start);
 }
 
-/* The end of the turn looks at it. */
-static void mark_dirty(struct conn *conn)
+void cqr_writer_touch(struct conn *conn)
 {
     struct conn_writer *writer = &conn->writer;
     if (writer->dirty)
@@ -441,7 +449,7 @@ static void mark_dirty(struct conn *conn)
 void cqr_writer_answered(struct conn *conn)
 {
     if (--conn->writer.in_flight == 0)
-        mark_dirty(conn); /* nothing to send, but the node's count is published there */
+        cqr_writer_touch(conn); /* nothing to send, but the node's count is published there */
 }
 
 /* The frame of frame_size bytes, with its values at values_at, is written behind block->fill: it counts as under way. */
@@ -466,6 +474,8 @@ static inline __attribute__((always_inline)) void put_done(struct conn *conn, st
     op->state = OP_IN_FLIGHT;
     if (op->first_sent_us == 0)
         op->first_sent_us = now_us;
+    else
+        op->sent_after_us = (uint32_t)(now_us - op->first_sent_us);
     if (writer->in_flight++ == 0) {
         writer->waiting_since_us = now_us;
         writer->reads_seen = atomic_load_explicit(&conn->reads, memory_order_relaxed);
@@ -480,7 +490,7 @@ static inline __attribute__((always_inline)) void put_done(struct conn *conn, st
     if (block->fill - writer->open_from >= FLUSH_SIZE)
         cqr_writer_flush(conn);
     else
-        mark_dirty(conn);
+        cqr_writer_touch(conn);
 }
 
 enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, int64_t now_us)
@@ -661,6 +671,7 @@ bool cqr_writer_orphan(struct conn *conn, struct op *op)
         writer->orphans++;
         conn->lane->orphans++;
         cqr_count(&conn->lane->stats.orphans, 1);
+        cqr_conn_publish(conn);
     }
     op->frame_block = NULL;
     if (conn->lane->waiting_head != NULL)

@@ -13,6 +13,7 @@
 #include "driver/control_rows.h"
 #include "driver/fork.h"
 #include "driver/lane.h"
+#include "driver/listener.h"
 #include "driver/policy.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
@@ -137,7 +138,6 @@ static void connect_candidate(struct control *control)
                                        .address = candidate->address,
                                        .text = text,
                                        .tls_name = name,
-                                       .tls = cluster->tls,
                                        .config = &control->config,
                                        .in_flight_max = 64,
                                        .frame_size_max = cluster->frame_size_max,
@@ -204,6 +204,7 @@ static void topology_publish(struct control *control, struct topology *topology)
     topology->number = old->number + 1;
     cluster->topology = topology;
     pthread_mutex_unlock(&cluster->lock);
+    cqr_listener_topology(cluster, old, topology);
     cqr_topology_release(old);
     for (uint32_t i = 0; i < cluster->runtime->lane_count; i++) {
         struct topology_post *post = cqr_mem_zalloc(sizeof *post);
@@ -397,7 +398,7 @@ static void link_event(struct lane *lane, struct pool_link *link, const struct c
     struct cqlring_node *node = NULL;
     if (cqr_address_from_bytes(&address, body.address, body.address_size, (uint16_t)body.port))
         for (uint32_t i = 0; i < cluster->topology->node_count && node == NULL; i++)
-            if (cqr_address_equal(&cluster->topology->nodes[i]->address, &address))
+            if (cqr_address_equal(&cluster->topology->nodes[i]->announced, &address))
                 node = cluster->topology->nodes[i];
     if (IS(body.type, "STATUS_CHANGE") && IS(body.change, "UP") && node != NULL) {
         cqr_control_hint(lane, cluster, node);

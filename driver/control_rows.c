@@ -8,6 +8,7 @@
 
 #include "driver/result.h"
 #include "driver/runtime.h"
+#include "driver/listener.h"
 #include "driver/session.h"
 #include "serialize/buf.h"
 
@@ -148,8 +149,17 @@ static void tokens_add(struct draft *draft, cqlring_bytes tokens, uint32_t node)
     }
 }
 
+/* The name that a contact point gave for this address: certificates are made out to it. */
+static const char *contact_name(const struct cqlring_cluster *cluster, const struct address *address)
+{
+    for (uint32_t i = 0; i < cluster->node_count; i++)
+        if (cluster->nodes[i]->contact_name[0] != '\0' && cqr_address_equal(&cluster->nodes[i]->address, address))
+            return cluster->nodes[i]->contact_name;
+    return "";
+}
+
 /* A row of system.local or a peers table becomes a node of the draft; NULL when it is not one. */
-static struct cqlring_node *node_add(struct draft *draft, const struct row_view *view, const struct address *address, const char *name)
+static struct cqlring_node *node_add(struct draft *draft, const struct row_view *view, const struct address *address, const char *name, bool translate)
 {
     struct cqlring_cluster *cluster = draft->cluster;
     struct cqlring_node like;
@@ -160,9 +170,13 @@ static struct cqlring_node *node_add(struct draft *draft, const struct row_view 
         return NULL;
     memcpy(like.host_id, host_id.data, 16);
     text_cell(view, "release_version", like.release_version, sizeof like.release_version); /* for people only: any text will do (PD-05) */
-    like.address = *address;
+    like.announced = like.address = *address;
     cqr_address_format(address, like.text);
-    snprintf(like.contact_name, sizeof like.contact_name, "%s", name);
+    if (translate) {
+        cqr_node_translate(cluster, &like, &like.address);
+        cqr_address_format(&like.address, like.text);
+    }
+    snprintf(like.contact_name, sizeof like.contact_name, "%s", name != NULL ? name : contact_name(cluster, &like.address));
     const char *local = cluster->local_datacenter != NULL ? cluster->local_datacenter : cluster->guessed_datacenter;
     like.is_local = strcmp(like.datacenter, local) == 0;
     struct cqlring_node *node = cqr_cluster_intern(cluster, &like);
@@ -261,15 +275,6 @@ static void places_add(struct draft *draft)
     }
 }
 
-/* The name that a contact point gave for this address: certificates are made out to it. */
-static const char *contact_name(const struct cqlring_cluster *cluster, const struct address *address)
-{
-    for (uint32_t i = 0; i < cluster->node_count; i++)
-        if (cluster->nodes[i]->contact_name[0] != '\0' && cqr_address_equal(&cluster->nodes[i]->address, address))
-            return cluster->nodes[i]->contact_name;
-    return "";
-}
-
 cqlring_status cqr_topology_read(struct cqlring_cluster *cluster, cqlring_result *local, cqlring_result *peers, cqlring_result *keyspaces,
                                  const struct address *dialled, const char *dialled_name, struct topology **out, char *why, size_t why_size)
 {
@@ -299,7 +304,7 @@ cqlring_status cqr_topology_read(struct cqlring_cluster *cluster, cqlring_result
     cqlring_bytes host_id = cell(&view, "host_id");
     if (host_id.size == 16)
         memcpy(local_id, host_id.data, 16);
-    struct cqlring_node *node = node_add(&draft, &view, dialled, dialled_name[0] != '\0' ? dialled_name : contact_name(cluster, dialled));
+    struct cqlring_node *node = node_add(&draft, &view, dialled, dialled_name[0] != '\0' ? dialled_name : contact_name(cluster, dialled), false);
     if (node == NULL) {
         if (!draft.failed) {
             status = CQLRING_PROTOCOL;
@@ -314,7 +319,7 @@ cqlring_status cqr_topology_read(struct cqlring_cluster *cluster, cqlring_result
         cqlring_bytes tokens = cell(&view, "tokens");
         if (host_id.size != 16 || memcmp(host_id.data, local_id, 16) == 0 || tokens.size < 4 || !address_cell(&view, cluster->port, &address))
             continue;
-        node = node_add(&draft, &view, &address, contact_name(cluster, &address));
+        node = node_add(&draft, &view, &address, NULL, true);
         if (node != NULL)
             tokens_add(&draft, tokens, node->index);
     }

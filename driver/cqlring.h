@@ -94,10 +94,31 @@ typedef struct cqlring_stats {
     uint64_t connections_opened, connections_lost, orphans, late_replies;
     uint64_t allocations;                      /* of the process, through the library */
     uint64_t log_dropped;
+    uint64_t tls_handshakes, tls_resumed;      /* succeeded; of these, shortened by an earlier connection's ticket */
+    uint64_t cpu_submitters_us, cpu_reactors_us; /* of library threads; inline: all in the first; caller mode: 0, they are yours */
+    uint64_t failed_by[16];                    /* requests_failed by cqlring_status */
 } cqlring_stats;
 CQLRING_API void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *stats);
 
 /* ---- cluster ---------------------------------------------------------------------------------------------------- */
+
+typedef struct cqlring_node_info {
+    const char *address;          /* "10.0.0.3:9042" */
+    const char *datacenter, *rack, *release_version; /* "" when unknown */
+    uint8_t host_id[16];
+    uint8_t is_up;                /* at least one connection */
+    uint8_t is_suspect;
+    uint8_t is_local;             /* in the local datacenter */
+    uint8_t protocol_version;     /* negotiated on the latest connection of a session to it: 4 or 5; 0: there was none yet */
+    uint32_t in_flight;           /* all lanes */
+    uint32_t connections;
+} cqlring_node_info;
+typedef enum cqlring_node_event {
+    CQLRING_NODE_ADDED = 1,   /* it is in the topology */
+    CQLRING_NODE_REMOVED = 2, /* it no longer is; DOWN came before */
+    CQLRING_NODE_UP = 3,      /* the first connection of a session to it is open */
+    CQLRING_NODE_DOWN = 4     /* the last one is gone */
+} cqlring_node_event;
 
 typedef enum cqlring_tls_verify { CQLRING_TLS_FULL = 0, CQLRING_TLS_CHAIN = 1, CQLRING_TLS_NONE = 2 } cqlring_tls_verify;
 
@@ -112,8 +133,31 @@ typedef struct cqlring_tls_options {
     int32_t version_min;          /* 0: 1.2; 12 or 13 */
     int32_t version_max;          /* 0: the highest; 12 or 13 */
     const char *ciphers;          /* TLS 1.2 list; NULL: OpenSSL's */
+    cqlring_tristate resume;      /* tickets of earlier connections are used, as long as their certificate is valid; default yes */
     const char *server_name;      /* verified and sent as SNI for every node; NULL: the contact name, if it is a name */
 } cqlring_tls_options;
+
+enum { CQLRING_AUTH_STATE_SIZE = 256, CQLRING_AUTH_REFUSE = -2 };
+
+/* One connection's authentication, as an authenticator sees it; valid until the call returns. */
+typedef struct cqlring_auth_exchange {
+    const char *address;          /* of the node that asks */
+    const char *authenticator;    /* class that it named */
+    uint32_t round;               /* 0: it asks for the first time; then one more for each challenge answered */
+    cqlring_bytes challenge;      /* up to 1 024 bytes; size −1 in round 0, and when it sent none. In finished: its last word */
+    uint8_t *state;               /* CQLRING_AUTH_STATE_SIZE bytes for this connection, zero at first, wiped at the end */
+} cqlring_auth_exchange;
+
+/* SASL of your own. On a submitter, of several lanes at once if there are several; must not wait. */
+typedef struct cqlring_authenticator {
+    size_t struct_size;
+    /* Writes a token of at most capacity (4 096) bytes and returns its size; −1: a null token; CQLRING_AUTH_REFUSE: the connection
+       is given up as AUTH, with error's message (never put a secret there). The token is wiped once it is sent. */
+    int32_t (*respond)(const cqlring_auth_exchange *exchange, uint8_t *token, uint32_t capacity, cqlring_error *error, void *context);
+    /* The server lets us in. false: we do not believe it, and the connection is given up. NULL: believed. */
+    bool (*finished)(const cqlring_auth_exchange *exchange, void *context);
+    void *context;
+} cqlring_authenticator;
 
 typedef enum cqlring_compression { CQLRING_COMPRESSION_NONE = 0, CQLRING_COMPRESSION_LZ4 = 1 } cqlring_compression;
 
@@ -122,6 +166,7 @@ typedef struct cqlring_cluster_options {
     const char *contact_points;   /* "host", "host:port", "[v6]:port", "/unix/path", comma separated; default 127.0.0.1 */
     int32_t port;                 /* where none is given, and for nodes that do not say theirs: default 9042 */
     const char *user, *password;  /* PLAIN; NULL: none */
+    const cqlring_authenticator *authenticator; /* in place of them; copied. NULL: none */
     const cqlring_tls_options *tls; /* NULL: no TLS */
     const char *local_datacenter; /* NULL: that of the first node contacted (said in the log) */
     int32_t protocol_version;     /* 0: 5, stepping down; 4 or 5: exactly this one */
@@ -136,6 +181,15 @@ typedef struct cqlring_cluster_options {
     uint32_t request_size_max;    /* default 256 MiB: larger requests are refused with both sizes */
     const char *application_name, *application_version; /* sent in STARTUP */
     cqlring_tristate throw_on_overload; /* default: yes when retries are on: the server answers OVERLOADED instead of not reading */
+    /* Told when a node comes and goes; NULL: nobody. On the submitter of lane 0, where it must not wait; never after the cluster's
+       close has ended. A node that gets another address is ADDED with it, then REMOVED with the old one: same host_id. */
+    void (*on_node)(const cqlring_node *node, cqlring_node_event event, void *context);
+    void *on_node_context;
+    /* Where to dial a node that the cluster announces at node->address: true and a literal "10.0.0.3:9042", "[v6]:port" or path
+       written to address (size bytes), or false: there. Called on the submitter of lane 0 at each reading of the topology, for
+       every node but that of the control connection, which is where it was dialled; must not wait. NULL: nothing is translated. */
+    bool (*translate_address)(const cqlring_node_info *node, char *address, size_t size, void *context);
+    void *translate_context;
 } cqlring_cluster_options;
 
 /* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the
@@ -150,17 +204,6 @@ CQLRING_API cqlring_status cqlring_cluster_open_sync(cqlring_runtime *runtime, c
 CQLRING_API cqlring_status cqlring_cluster_close(cqlring_cluster *cluster, int64_t drain_us, cqlring_future **future, cqlring_error *error);
 CQLRING_API void cqlring_cluster_release(cqlring_cluster *cluster); /* the last release closes it undrained */
 
-typedef struct cqlring_node_info {
-    const char *address;          /* "10.0.0.3:9042" */
-    const char *datacenter, *rack, *release_version; /* "" when unknown */
-    uint8_t host_id[16];
-    uint8_t is_up;                /* at least one connection */
-    uint8_t is_suspect;
-    uint8_t is_local;             /* in the local datacenter */
-    uint8_t protocol_version;     /* negotiated on the latest connection of a session to it: 4 or 5; 0: there was none yet */
-    uint32_t in_flight;           /* all lanes */
-    uint32_t connections;
-} cqlring_node_info;
 /* The nodes of the current topology, at most capacity; returns how many there are. Valid until the cluster's release. */
 CQLRING_API uint32_t cqlring_cluster_nodes(const cqlring_cluster *cluster, const cqlring_node **nodes, uint32_t capacity);
 CQLRING_API void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info); /* strings live as long as the node */
@@ -460,5 +503,7 @@ static_assert(sizeof(cqlring_completion) == 64, "a completion is one cache line"
 #else
 _Static_assert(sizeof(cqlring_completion) == 64, "a completion is one cache line");
 #endif
+
+#include "cqlring_operations.h"
 
 #endif

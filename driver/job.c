@@ -84,6 +84,7 @@ static void page_next(struct lane *lane, struct job_part *part, struct op *op)
     op->phase = CQLRING_NOT_SENT;
     op->accepted_us = lane->now_us;
     op->first_sent_us = 0;
+    op->sent_after_us = 0;
     op->attempts = op->tries = 0;
     op->reprepares = 0;
     op->tried = 0;
@@ -387,7 +388,7 @@ static __attribute__((noinline, cold)) enum placed row_stalled(struct lane *lane
         return row_not_now(lane, op);
     char reasons[256];
     cqlring_error error;
-    cqr_pool_reasons(lane, part->job->session, reasons, sizeof reasons);
+    cqr_pool_reasons(lane, part->job->session, op->plan->target, reasons, sizeof reasons);
     cqr_error(&error, CQLRING_UNREACHABLE, "row %llu: no node could be reached for %s%s%s", (unsigned long long)part->next_row,
               cqr_duration(timeout_us).text, reasons[0] != '\0' ? ": " : "", reasons);
     row_refuse(lane, part, op, row, count, &error);

@@ -141,9 +141,10 @@ static cqlring_status options_check(const cqlring_job_options *options, cqlring_
                          options->struct_size, sizeof *options);
     if (options->window > WINDOW_MAX)
         return cqr_error(error, CQLRING_INVALID, "job options: window of %u rows (1 to %d, 0 for %d)", options->window, WINDOW_MAX, WINDOW);
-    if (!(options->rows_per_s >= 0 && isfinite(options->rows_per_s)) || !(options->bytes_per_s >= 0 && isfinite(options->bytes_per_s)))
-        return cqr_error(error, CQLRING_INVALID, "job options: rows_per_s %g, bytes_per_s %g: a rate is 0 (no limit) or a positive, finite number",
-                         options->rows_per_s, options->bytes_per_s);
+    const double rates[2] = {options->rows_per_s, options->bytes_per_s};
+    for (int i = 0; i < 2; i++)
+        if (!(rates[i] >= 0 && isfinite(rates[i])))
+            return cqr_error(error, CQLRING_INVALID, "job options: %s %g (0 for no limit, or a positive, finite number)", i == 0 ? "rows_per_s" : "bytes_per_s", rates[i]);
     return CQLRING_OK;
 }
 

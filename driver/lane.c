@@ -135,6 +135,7 @@ static void *submitter_run(void *context)
     struct net *net = lane->net;
     library_thread = true;
     current = lane;
+    cqr_thread_cpu_begin(&lane->submitter_cpu);
     while (!cqr_lane_is_through(lane)) {
         cqr_submitter_turn(lane, net->call->now_us(net));
         cqr_park_prepare(&lane->park);
@@ -155,6 +156,7 @@ static void *submitter_run(void *context)
     cqr_park_wake(&lane->reactor_park);
     lane->poller->call->wake(lane->poller);
     current = NULL;
+    cqr_thread_cpu_end(&lane->submitter_cpu);
     return NULL;
 }
 
@@ -167,14 +169,17 @@ static void *reactor_run(void *context)
 {
     struct lane *lane = context;
     library_thread = true;
+    cqr_thread_cpu_begin(&lane->reactor_cpu);
     for (;;) {
         cqr_park_prepare(&lane->reactor_park);
         bool stop = atomic_load_explicit(&lane->stop, memory_order_acquire) != 0;
         bool work = stop || !commands_empty(lane);
         if (work)
             cqr_park_cancel(&lane->reactor_park);
-        if (stop && commands_empty(lane) && lane->reactor_conns == 0)
+        if (stop && commands_empty(lane) && lane->reactor_conns == 0) {
+            cqr_thread_cpu_end(&lane->reactor_cpu);
             return NULL;
+        }
         cqr_reactor_turn(lane, work ? 0 : -1);
     }
 }
@@ -218,9 +223,11 @@ static void *inline_run(void *context)
 {
     struct lane *lane = context;
     library_thread = true;
+    cqr_thread_cpu_begin(&lane->submitter_cpu);
     while (!cqr_lane_is_through(lane))
         cqr_lane_turn(lane, -1);
     cqr_lane_end(lane);
+    cqr_thread_cpu_end(&lane->submitter_cpu);
     return NULL;
 }
 

@@ -102,6 +102,7 @@ struct lane {
     atomic_bool runs_callback;       /* reserved */
     struct lane_stats stats;
     uint32_t settled_this_turn;
+    struct thread_cpu submitter_cpu, reactor_cpu;
 
     pthread_t reactor_thread, submitter_thread;
     bool reactor_started, submitter_started;

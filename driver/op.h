@@ -95,6 +95,7 @@ struct op {
     bool other_only;                   /* next attempt only on a node not yet tried */
     bool pages;                        /* a job's row: all its pages are wanted */
     bool may_continue;                 /* settled, and a further page is there */
+    uint32_t sent_after_us;            /* the last attempt, after first_sent_us */
     uint32_t limit_node;               /* a job's row: which node it was counted on */
 
     /* the outcome */

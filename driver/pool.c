@@ -5,8 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "driver/authenticate.h"
 #include "driver/lane.h"
+#include "driver/listener.h"
+#include "driver/node_stats.h"
 #include "driver/policy.h"
+#include "driver/record.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
 
@@ -178,7 +182,6 @@ void cqr_link_connect(struct lane *lane, struct pool_link *link)
                                    .address = link->node->address,
                                    .text = link->node->text,
                                    .tls_name = link->node->contact_name,
-                                   .tls = cluster->tls,
                                    .config = &pool->config,
                                    .in_flight_max = cluster->inflight_per_connection,
                                    .frame_size_max = cluster->frame_size_max,
@@ -210,6 +213,12 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
     conn->writer.received_us = lane->now_us;
     cqr_count(&lane->stats.connections_opened, 1);
     cqr_wheel_disarm(&lane->wheel, &conn->writer.watch);
+    if (!cqr_auth_finished(conn)) {
+        char why[200];
+        snprintf(why, sizeof why, "%s: the authenticator does not believe the server's last word", conn->text);
+        cqr_writer_shut(conn, CQLRING_AUTH, why);
+    }
+    cqr_auth_end(conn);
     if (conn->writer.shut || link == NULL) { /* given up while it was coming up */
         cqr_transport_shutdown(&conn->transport);
         return;
@@ -218,6 +227,7 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
     link->ever_up = true;
     link->up_since_us = lane->now_us;
     link->last_text[0] = '\0';
+    cqr_record_open(conn);
     cqr_conn_watch(lane, conn);
     if (link->pool == NULL) {
         link->changed(lane, link, true);
@@ -227,8 +237,15 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
     pool->connecting_count--;
     pool->up_count++;
     conn->writer.counted = true;
-    atomic_fetch_add_explicit(&link->node->connections, 1, memory_order_relaxed);
     atomic_store_explicit(&link->node->version, conn->dialect.version, memory_order_relaxed);
+    unsigned before = atomic_fetch_add_explicit(&link->node->connections, 1, memory_order_acq_rel);
+    struct node_stats *stats = cqr_node_stats_get(link->node, lane->index, conn->shard.shard_count > 0 ? conn->shard.shard : -1);
+    /* release: pairs with the reactor's acquire; what it is made of is seen by whoever counts in it */
+    atomic_store_explicit(&conn->stats, stats, memory_order_release);
+    if (stats != NULL)
+        cqr_count(&stats->connections, 1);
+    if (before == 0)
+        cqr_listener_node(lane, cluster_of(link), link->node);
     cqr_log(&lane->runtime->log, CQLRING_LOG_INFO, "connected to %s (v%u%s%s%s)", conn->text, conn->dialect.version,
             conn->compression == COMPRESSION_LZ4 ? ", lz4" : "", conn->tls != NULL ? ", " : "", conn->tls != NULL ? cqr_transport_tls_version(&conn->transport) : "");
     lane->waiting_retry = true;
@@ -243,11 +260,17 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
         cqr_count(&lane->stats.connections_lost, 1);
     if (conn->node != NULL && was_up) {
         struct cqlring_node *node = (struct cqlring_node *)(uintptr_t)conn->node;
-        atomic_fetch_sub_explicit(&node->in_flight, conn->writer.inflight_published, memory_order_relaxed);
+        cqr_conn_unpublish(conn);
         if (conn->writer.suspect)
             atomic_fetch_sub_explicit(&node->suspects, 1, memory_order_relaxed);
-        if (conn->writer.counted)
-            atomic_fetch_sub_explicit(&node->connections, 1, memory_order_relaxed);
+        if (conn->writer.counted) {
+            struct node_stats *stats = atomic_load_explicit(&conn->stats, memory_order_relaxed);
+            unsigned before = atomic_fetch_sub_explicit(&node->connections, 1, memory_order_acq_rel);
+            if (stats != NULL)
+                cqr_count(&stats->connections, UINT64_MAX);
+            if (before == 1)
+                cqr_listener_node(lane, conn->cluster, node);
+        }
     }
     if (link == NULL)
         return;
@@ -262,7 +285,7 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
     if (conn->version_next != 0 && !was_up)
         cqr_cluster_version_lower(cluster, conn->version_next);
     if (link->pool == NULL) {
-        link->retry_version = conn->version_next != 0;
+        link->retry_version = conn->version_next != 0 || (conn->again && !was_up);
         link->perhaps_version = conn->version_perhaps;
         link->changed(lane, link, false);
         return;
@@ -274,7 +297,7 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
     } else {
         pool->connecting_count--;
     }
-    if (conn->version_next != 0 && !was_up) {
+    if (!was_up && (conn->version_next != 0 || conn->again)) {
         cqr_link_connect(lane, link);
     } else {
         if (link_was_up && (lane->now_us - link->up_since_us >= STABLE_US || conn->writer.replaced))
@@ -293,19 +316,6 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
     }
     lane->waiting_retry = true;
     opening_check(pool);
-}
-
-void cqr_link_auth(struct lane *lane, struct conn *conn)
-{
-    struct cqlring_cluster *cluster = conn->home != NULL ? cluster_of(conn->home) : NULL;
-    (void)lane;
-    conn->token_size = -2;
-    if (cluster != NULL && cluster->user != NULL) {
-        uint32_t size = 0;
-        if (cqr_auth_plain(cqlring_text(cluster->user), cqlring_text(cluster->password), conn->token, sizeof conn->token, &size) == CQLRING_OK)
-            conn->token_size = (int32_t)size;
-    }
-    cqr_conn_command(conn, COMMAND_AUTH);
 }
 
 static void link_drop(struct lane *lane, struct pool_link *link, const char *why)
@@ -459,7 +469,7 @@ void cqr_pool_wait(struct pool *pool, struct session_opening *opening)
     opening_check(pool);
 }
 
-void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, char *text, size_t size)
+void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, const struct cqlring_node *target, char *text, size_t size)
 {
     text[0] = '\0';
     if (session == NULL || size == 0)
@@ -468,7 +478,7 @@ void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, 
     for (uint32_t i = 0; pool != NULL && i < pool->link_count; i++) {
         const struct pool_link *link = pool->links[i];
         size_t length = strlen(text);
-        if (link != NULL && link->wanted && link->last_text[0] != '\0' && length + 2 < size)
+        if (link != NULL && link->wanted && (target == NULL || link->node == target) && link->last_text[0] != '\0' && length + 2 < size)
             snprintf(text + length, size - length, "%s%s", length > 0 ? "; " : "", link->last_text);
     }
 }

@@ -9,6 +9,7 @@
 
 #include "driver/execution.h"
 #include "driver/lane.h"
+#include "driver/node_stats.h"
 #include "driver/policy.h"
 #include "driver/prepared.h"
 #include "driver/result.h"
@@ -127,6 +128,7 @@ static inline __attribute__((always_inline)) void settle(struct lane *lane, stru
     lane->settled_this_turn++;
     if (status != CQLRING_OK) {
         cqr_count(&lane->stats.failed, 1);
+        cqr_count(&lane->stats.failed_by[(unsigned)status & 15], 1);
         if (!cqr_failure_is_static(failure)) {
             cqlring_error *error = &failure->error;
             error->phase = op->phase;
@@ -219,7 +221,7 @@ static void settle_unreachable(struct lane *lane, struct op *op)
         return;
     }
     char reasons[256];
-    cqr_pool_reasons(lane, op->plan->session, reasons, sizeof reasons);
+    cqr_pool_reasons(lane, op->plan->session, op->plan->target, reasons, sizeof reasons);
     cqr_op_settle(lane, op, CQLRING_UNREACHABLE,
                   cqr_failure_make(CQLRING_UNREACHABLE, "%s: no node can be reached%s%s", cqr_opcode_name(op->plan->opcode),
                                    reasons[0] != '\0' ? ": " : "", reasons));
@@ -318,6 +320,8 @@ void cqr_waiting_run(struct lane *lane)
 static void attempt_failed(struct lane *lane, struct op *op, cqlring_status status, struct failure *failure)
 {
     const struct error_body *server = failure->has_body ? &failure->body : NULL;
+    if (op->state == OP_IN_FLIGHT) /* else no connection is to blame, and the last one may be gone */
+        cqr_node_stats_error(op->conn, status, server != NULL ? server->code : 0);
     if (is_write(op) && cqr_maybe_applied(status, op->phase, server))
         op->maybe_applied = true;
     struct attempt_outcome outcome = {.status = status,
@@ -341,6 +345,9 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
         return;
     }
     cqr_count(&lane->stats.retries, 1);
+    struct node_stats *stats = op->state == OP_IN_FLIGHT ? atomic_load_explicit(&op->conn->stats, memory_order_relaxed) : NULL;
+    if (stats != NULL)
+        cqr_count(&stats->retries, 1);
     op->reprepares = 0; /* the bound is one try's: a row that is tried until its deadline may meet a node that has forgotten again */
     if (op->phase != CQLRING_NOT_SENT) {
         op->tries++;
@@ -436,6 +443,8 @@ void cqr_op_timer(struct lane *lane, struct op *op)
     if (final) {
         if (is_write(op) && cqr_maybe_applied(CQLRING_TIMEOUT, op->phase, NULL))
             op->maybe_applied = true;
+        if (was_in_flight)
+            cqr_node_stats_error(conn, CQLRING_TIMEOUT, 0);
         cqr_op_settle(lane, op, CQLRING_TIMEOUT, failure);
     } else {
         attempt_failed(lane, op, CQLRING_TIMEOUT, failure);
@@ -557,6 +566,7 @@ static void reply_result(struct lane *lane, struct op *op, struct conn *conn, st
     if (status != CQLRING_OK) {
         /* this result only: the connection's framing is intact (TY-32) */
         op->maybe_applied = is_write(op);
+        cqr_node_stats_error(conn, status, 0);
         cqr_op_settle(lane, op, status, failure);
         return;
     }
@@ -610,6 +620,7 @@ static void conn_heard(struct lane *lane, struct conn *conn)
 static inline void answered(struct lane *lane, struct op *op, uint32_t size)
 {
     struct conn *conn = op->conn;
+    cqr_latency_note(lane, conn, op);
     cqr_writer_answered(conn);
     cqr_writer_stream_free(conn, op->stream);
     conn_heard(lane, conn);
@@ -632,6 +643,7 @@ void cqr_op_void(struct lane *lane, struct op *op)
 static void settle_large(struct lane *lane, struct op *op, uint32_t size)
 {
     op->maybe_applied = is_write(op);
+    cqr_node_stats_error(op->conn, CQLRING_TOO_LARGE, 0);
     cqr_op_settle(lane, op, CQLRING_TOO_LARGE,
                   cqr_failure_make(CQLRING_TOO_LARGE, "%s to %s: its answer of %u bytes is more than frame_size_max (%u): raise it, or read smaller pages",
                                    cqr_opcode_name(op->plan->opcode), node_text(op), size, op->conn->frame_size_max));

@@ -351,20 +351,63 @@ int cqlring_runtime_fd(cqlring_runtime *runtime)
 
 /* ---- counters ---- */
 
+void cqr_thread_cpu_begin(struct thread_cpu *cpu)
+{
+    clockid_t clock;
+    if (pthread_getcpuclockid(pthread_self(), &clock) != 0)
+        return;
+    atomic_store_explicit(&cpu->clock, clock, memory_order_relaxed);
+    /* release: pairs with the acquire of whoever reads the clock */
+    atomic_store_explicit(&cpu->runs, true, memory_order_release);
+}
+
+static uint64_t clock_us(clockid_t clock)
+{
+    struct timespec used;
+    return clock_gettime(clock, &used) == 0 ? (uint64_t)used.tv_sec * 1000000 + (uint64_t)used.tv_nsec / 1000 : 0;
+}
+
+void cqr_thread_cpu_end(struct thread_cpu *cpu)
+{
+    atomic_store_explicit(&cpu->ended_us, clock_us(CLOCK_THREAD_CPUTIME_ID), memory_order_relaxed);
+    /* release: pairs with the acquire below: whoever reads false reads the figure */
+    atomic_store_explicit(&cpu->runs, false, memory_order_release);
+}
+
+uint64_t cqr_thread_cpu_us(const struct thread_cpu *cpu)
+{
+    uint64_t used = 0;
+    if (atomic_load_explicit((atomic_bool *)(uintptr_t)&cpu->runs, memory_order_acquire))
+        used = clock_us((clockid_t)atomic_load_explicit((atomic_int *)(uintptr_t)&cpu->clock, memory_order_relaxed));
+    if (used == 0) /* it has ended, perhaps just now */
+        used = atomic_load_explicit((counter *)(uintptr_t)&cpu->ended_us, memory_order_relaxed);
+    return used;
+}
+
 static uint64_t value(const counter *which)
 {
     return atomic_load_explicit((counter *)(uintptr_t)which, memory_order_relaxed);
 }
 
+struct runtime_core *cqr_runtime_observe(const cqlring_runtime *runtime)
+{
+    struct runtime_core *core = cqr_runtime_core(runtime);
+    if (core == NULL)
+        pthread_mutex_lock(&default_lock);
+    struct runtime_core *seen = core != NULL ? core : default_core;
+    if (seen != NULL && seen->fork_generation != cqr_fork_generation())
+        seen = NULL;
+    if (seen != NULL)
+        cqr_runtime_retain(seen);
+    if (core == NULL)
+        pthread_mutex_unlock(&default_lock);
+    return seen;
+}
+
 void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *out)
 {
     cqlring_stats sum = {.struct_size = sizeof sum};
-    struct runtime_core *core = cqr_runtime_core(runtime), *held = NULL;
-    if (core == NULL) { /* the process default, if there is one */
-        pthread_mutex_lock(&default_lock);
-        held = core = default_core != NULL ? cqr_runtime_retain(default_core) : NULL;
-        pthread_mutex_unlock(&default_lock);
-    }
+    struct runtime_core *core = cqr_runtime_observe(runtime);
     for (uint32_t i = 0; core != NULL && i < core->lane_count; i++) {
         const struct lane_stats *lane = &core->lanes[i].stats;
         const struct reactor_stats *reactor = &core->lanes[i].reactor_stats;
@@ -393,8 +436,14 @@ void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *out)
         sum.orphans += value(&lane->orphans);
         sum.late_replies += value(&lane->late_replies);
         sum.log_dropped += value(&reactor->log_dropped);
+        sum.tls_handshakes += value(&reactor->tls_handshakes);
+        sum.tls_resumed += value(&reactor->tls_resumed);
+        sum.cpu_submitters_us += cqr_thread_cpu_us(&core->lanes[i].submitter_cpu);
+        sum.cpu_reactors_us += cqr_thread_cpu_us(&core->lanes[i].reactor_cpu);
+        for (unsigned status = 0; status < 16; status++)
+            sum.failed_by[status] += value(&lane->failed_by[status]);
     }
-    cqr_runtime_release(held);
+    cqr_runtime_release(core);
     sum.allocations = cqr_mem_allocation_count();
     size_t size = out->struct_size;
     if (size > sizeof sum)

@@ -31,6 +31,7 @@ struct runtime_core {
 
     pthread_mutex_t lock;                   /* control plane only: the list of clusters */
     struct cqlring_cluster *clusters;
+    uint32_t cluster_count;                 /* opened so far */
 
     /* caller mode */
     atomic_uint leader;                     /* 1: somebody runs the turns */
@@ -54,6 +55,8 @@ bool cqr_runtime_turn_until(struct runtime_core *core, atomic_uint *word, unsign
 /* Tests and the simulator: caller mode on sockets, clock and readiness of theirs. The simulator calls the lane's turns. */
 cqlring_status cqr_runtime_create_on(const cqlring_runtime_options *options, struct net *net, struct poller *(*poller_create)(void),
                                      cqlring_runtime **runtime, cqlring_error *error);
+/* For a look at its numbers: a reference; runtime NULL: the process default, NULL when there is none, or it is the parent's. */
+struct runtime_core *cqr_runtime_observe(const cqlring_runtime *runtime);
 int64_t cqr_now_us(void);   /* CLOCK_MONOTONIC */
 int64_t cqr_runtime_now_us(const struct runtime_core *core); /* the same, of the runtime's own clock */
 int64_t cqr_deadline_us(int64_t now_us, int64_t timeout_us); /* timeout −1: INT64_MAX; never overflows */

@@ -15,6 +15,8 @@
 #include "driver/topology.h"
 
 struct control;
+struct conn_record;
+struct tls_settings;
 
 enum handle_state { HANDLE_OPENING, HANDLE_OPEN, HANDLE_CLOSING, HANDLE_CLOSED };
 
@@ -24,19 +26,27 @@ struct cqlring_cluster {
     struct runtime_core *runtime;       /* a reference */
     struct cqlring_cluster *next, **link; /* in the runtime's list */
     atomic_uint state;                  /* enum handle_state */
+    uint32_t number;                    /* among the runtime's, from 1 */
 
     /* options, constant */
     struct contact_point *points;
     uint32_t point_count;
     uint16_t port;
     char *user, *password;
-    struct tls_context *tls;
+    cqlring_authenticator authenticator; /* respond NULL: none */
+    struct tls_context *tls;            /* the newest, under the lock: cqr_cluster_tls. NULL: no TLS */
+    struct tls_settings *tls_settings;  /* what it was made from, likewise */
+    pthread_mutex_t reload_lock;        /* one reload at a time */
     char *local_datacenter;             /* NULL: guessed */
     struct handshake_config config;
     char *application_name, *application_version;
     int64_t connect_timeout_us, heartbeat_us, suspect_after_us, reconnect_min_us, reconnect_max_us;
     uint32_t inflight_per_connection, orphans_max, frame_size_max, request_size_max;
     bool version_explicit;
+    void (*on_node)(const cqlring_node *node, cqlring_node_event event, void *context);
+    void *on_node_context;
+    bool (*translate_address)(const cqlring_node_info *node, char *address, size_t size, void *context);
+    void *translate_context;
 
     atomic_uint version;                /* protocol version in use, once known: all connections use it */
 
@@ -46,6 +56,7 @@ struct cqlring_cluster {
     struct topology *topology;          /* the newest; never NULL once open */
     struct cqlring_session *sessions;   /* open ones */
     struct prepared_cache prepared;
+    struct conn_record *records;        /* open connections, under the lock */
     char guessed_datacenter[128];
 
     struct control *control;            /* lane 0's submitter */
@@ -177,9 +188,9 @@ void cqr_pool_wait(struct pool *pool, struct session_opening *opening); /* cqr_s
 void cqr_pool_node_hint(struct pool *pool, struct cqlring_node *node, bool up); /* STATUS_CHANGE: try at once, or probe */
 void cqr_link_up(struct lane *lane, struct conn *conn);   /* COMPLETION_UP */
 void cqr_link_down(struct lane *lane, struct conn *conn); /* COMPLETION_DOWN, after the slots were settled */
-void cqr_link_auth(struct lane *lane, struct conn *conn);
 void cqr_conn_trust(struct lane *lane, struct conn *conn);  /* heard from a suspect: no longer one */
-void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, char *text, size_t size); /* why no link is up */
+/* Why no link is up; target: why the link to this node is not (NULL: any). */
+void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, const struct cqlring_node *target, char *text, size_t size);
 void cqr_link_timer(struct lane *lane, struct pool_link *link);
 void cqr_link_connect(struct lane *lane, struct pool_link *link);
 void cqr_conn_watch(struct lane *lane, struct conn *conn); /* its watch timer fired: heartbeat, suspicion, connect time-out */

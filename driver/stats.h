@@ -6,6 +6,7 @@
    and store, not an atomic read-modify-write. */
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef _Atomic(uint64_t) counter;
@@ -17,12 +18,24 @@ static inline void cqr_count(counter *total, uint64_t n)
 
 struct reactor_stats {
     counter recvs, recv_bytes, replies, copied_up_bytes, wakes_submitter, turns, log_dropped;
+    counter tls_handshakes, tls_resumed;
 };
 
 struct lane_stats {
     counter issued, settled, failed, retries, reprepares, timeouts;
     counter sends, send_bytes, send_blocked, copied_down_bytes, wakes_reactor, wakes_waiter, turns, sleeps;
     counter connections_opened, connections_lost, orphans, late_replies;
+    counter failed_by[16];            /* settled requests that failed, by status */
 };
+
+/* CPU time of a thread of ours: its clock while it lives, the figure it ended with afterwards. */
+struct thread_cpu {
+    atomic_bool runs;
+    atomic_int clock;
+    counter ended_us;
+};
+void cqr_thread_cpu_begin(struct thread_cpu *cpu);      /* on that thread */
+void cqr_thread_cpu_end(struct thread_cpu *cpu);
+uint64_t cqr_thread_cpu_us(const struct thread_cpu *cpu); /* any */
 
 #endif

@@ -5,10 +5,13 @@
    Everything it touches hangs off the lane and belongs to whoever runs the turn (decision 16). While it is inside send, replies
    gather in the ring, so batches form without a timer. */
 
+#include "driver/authenticate.h"
 #include "driver/execution.h"
 #include "driver/job.h"
 #include "driver/lane.h"
+#include "driver/node_stats.h"
 #include "driver/prepared.h"
+#include "driver/record.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
 
@@ -17,6 +20,7 @@ enum { GAP_US = 100000, GAP_POLL_US = 1000 };
 static void conn_down(struct lane *lane, struct conn *conn)
 {
     struct conn_writer *writer = &conn->writer;
+    cqr_latency_write(conn);
     writer->gone = true; /* those that are settled here may have others issued at once */
     /* all entries of it have been drained before this one: what is still in a slot will never be answered (decision 12) */
     for (uint32_t i = 0; i < conn->slot_count; i++) {
@@ -31,6 +35,8 @@ static void conn_down(struct lane *lane, struct conn *conn)
         }
     }
     cqr_reprepare_lost(lane, conn);
+    cqr_record_close(conn);
+    cqr_auth_end(conn);
     cqr_link_down(lane, conn);
     cqr_writer_fini(conn);
     if (conn->next != NULL)
@@ -76,6 +82,7 @@ static void entry_take(struct lane *lane, const struct completion *entry)
         if (conn->writer.suspect)
             cqr_conn_trust(lane, conn);
         cqr_writer_stream_free(conn, entry->stream);
+        cqr_conn_publish(conn);
         cqr_count(&lane->stats.late_replies, 1);
         if (lane->waiting_head != NULL)
             lane->waiting_retry = true;
@@ -178,11 +185,8 @@ static void flush(struct lane *lane)
         struct conn *next = conn->writer.next_dirty;
         conn->writer.dirty = false;
         cqr_writer_flush(conn);
-        if (conn->writer.in_flight != conn->writer.inflight_published && conn->node != NULL) {
-            struct cqlring_node *node = (struct cqlring_node *)(uintptr_t)conn->node;
-            atomic_fetch_add_explicit(&node->in_flight, conn->writer.in_flight - conn->writer.inflight_published, memory_order_relaxed);
-            conn->writer.inflight_published = conn->writer.in_flight;
-        }
+        cqr_latency_write(conn);
+        cqr_conn_publish(conn);
         conn = next;
     }
 }

@@ -1,23 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "driver/tls.h"
-
 #include <assert.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <pthread.h>
-#include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "driver/failure.h"
 #include "driver/poller.h"
+#include "driver/tls_private.h"
 #include "serialize/mem.h"
 
 /* One SSL, two users: the reactor reads, the submitter writes. The lock is held around one call of at most one record.
@@ -32,45 +23,20 @@
    - A read takes as much as the record buffer holds, many records at once. After a read that was not filled the socket is
      taken to be empty, once, without asking it: if more has come in the meantime the poller says so.
 
-   Both buffers of a connection are given back when they are empty (SSL_MODE_RELEASE_BUFFERS). Sessions are not resumed. */
+   Both buffers of a connection are given back when they are empty (SSL_MODE_RELEASE_BUFFERS).
 
-enum { RECORD_SIZE = 16384, READ_BUFFER_SIZE = 4 * (RECORD_SIZE + 512), LATE_SIZE = 512 };
-enum { VERIFY_FULL = 0, VERIFY_CHAIN = 1, VERIFY_NONE = 2 };
+   Sessions are resumed: a ticket saves the server a signature and both sides the certificates, which counts when hundreds of
+   connections come back at once. The context keeps them (tls_context.c). A handshake that fails though a session was offered
+   may have failed because of it (servers exist that cannot bear one): the peer's sessions are forgotten, and the connection is
+   made again at once. */
 
-struct tls_context {
-    atomic_uint references;
-    SSL_CTX *ssl_context;
-    uint8_t verify;
-    char *server_name; /* NULL: none */
-};
-
-struct tls {
-    /* Constant once the handshake is over. */
-    SSL *ssl;
-    struct tls_context *context;
-    struct transport *transport;
-    char *peer_name; /* NULL: none */
-    struct address peer;
-    char version[80];
-    bool established;
-    /* Under the lock. */
-    pthread_mutex_t lock;
-    bool writing;     /* the caller owns the write side: BIO writes may go to the socket */
-    bool drained;     /* the last read of the socket took all there was */
-    bool ended;       /* the socket has reached its end */
-    bool read_failed; /* nothing more will be read; what came before a failed write still is */
-    bool write_failed;
-    int io_error;          /* errno of the socket in the call under way */
-    uint32_t half_written; /* application bytes of the record that is partly in the socket */
-    uint32_t late_count;
-    uint8_t late[LATE_SIZE];
-};
+enum { RECORD_SIZE = 16384 };
 
 /* --- BIO ----------------------------------------------------------------------------------------------------------- */
 
 static int keep_late(struct tls *tls, const char *data, int size)
 {
-    if ((uint32_t)size > LATE_SIZE - tls->late_count)
+    if ((uint32_t)size > TLS_LATE_SIZE - tls->late_count)
         return -1; /* a peer that provokes alerts and takes none: SSL_read fails, and so does the connection */
     memcpy(tls->late + tls->late_count, data, (size_t)size);
     tls->late_count += (uint32_t)size;
@@ -153,135 +119,13 @@ static void start_openssl(void)
     bio_method = method;
 }
 
+bool cqr_tls_start(void)
+{
+    (void)pthread_once(&once, start_openssl);
+    return bio_method != NULL;
+}
+
 /* --- what went wrong, for people ----------------------------------------------------------------------------------- */
-
-/* Append to a message that may already be full. */
-__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size,
-                                                         const char *format, ...)
-{
-    size_t length = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    cqr_text_format(text + length, size - length, format, arguments);
-    va_end(arguments);
-}
-
-static void describe_host(const struct address *address, char text[64])
-{
-    cqr_address_format(address, text);
-    char *port = strrchr(text, ':');
-    if (port != NULL && address->storage.ss_family != AF_UNIX)
-        *port = '\0';
-}
-
-/* The names and addresses that a certificate is for, as many as fit: "a.example, *.b.example, 10.0.0.3". */
-static void describe_names(X509 *certificate, char *text, size_t size)
-{
-    text[0] = '\0';
-    GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
-    for (int i = 0; i < sk_GENERAL_NAME_num(names); ++i) {
-        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
-        struct address address;
-        char ip[64];
-        if (name->type == GEN_DNS) {
-            append(text, size, "%s%.*s", text[0] ? ", " : "", ASN1_STRING_length(name->d.dNSName),
-                   (const char *)ASN1_STRING_get0_data(name->d.dNSName));
-        } else if (name->type == GEN_IPADD &&
-                   cqr_address_from_bytes(&address, ASN1_STRING_get0_data(name->d.iPAddress),
-                                          (uint32_t)ASN1_STRING_length(name->d.iPAddress), 0)) {
-            describe_host(&address, ip);
-            append(text, size, "%s%s", text[0] ? ", " : "", ip);
-        }
-    }
-    GENERAL_NAMES_free(names);
-    if (text[0] == '\0')
-        (void)X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, text,
-                                        (int)size);
-    if (text[0] == '\0')
-        (void)snprintf(text, size, "no name at all");
-}
-
-static void describe_subject(const X509_NAME *name, char *text, size_t size)
-{
-    BIO *bio = BIO_new(BIO_s_mem());
-    text[0] = '\0';
-    if (bio != NULL && X509_NAME_print_ex(bio, name, 0, XN_FLAG_RFC2253) >= 0) {
-        int length = BIO_read(bio, text, (int)size - 1);
-        text[length > 0 ? length : 0] = '\0';
-    }
-    BIO_free(bio);
-}
-
-static void describe_time(const ASN1_TIME *at, char text[32])
-{
-    struct tm tm;
-    text[0] = '\0';
-    if (ASN1_TIME_to_tm(at, &tm) == 1)
-        (void)snprintf(text, 32, "%04d-%02d-%02d %02d:%02d UTC", (tm.tm_year + 1900) % 10000,
-                       tm.tm_mon % 12 + 1, tm.tm_mday % 32, tm.tm_hour % 24, tm.tm_min % 60);
-}
-
-/* Where the certificate does not name who was asked for. */
-static void explain_names(struct tls *tls, X509 *certificate)
-{
-    struct transport *transport = tls->transport;
-    char names[100], wanted[64];
-    describe_names(certificate, names, sizeof names);
-    describe_host(&tls->peer, wanted);
-    const char *server_name = tls->context->server_name, *peer_name = tls->peer_name;
-    (void)snprintf(transport->message, sizeof transport->message,
-                   "the certificate is for %s, not for ", names);
-    char *text = transport->message;
-    if (server_name != NULL)
-        append(text, sizeof transport->message, "%.60s or ", server_name);
-    if (peer_name != NULL)
-        append(text, sizeof transport->message, "%.60s or ", peer_name);
-    append(text, sizeof transport->message,
-           "%s: add that to it, set the TLS server name, or verify the chain only", wanted);
-}
-
-/* Where the chain of certificates does not hold. */
-static void explain_chain(struct tls *tls, X509_STORE_CTX *store)
-{
-    char *text = tls->transport->message, subject[90] = "?", issuer[80] = "?", when[32];
-    const size_t size = sizeof tls->transport->message;
-    int error = X509_STORE_CTX_get_error(store);
-    X509 *certificate = X509_STORE_CTX_get_current_cert(store);
-    if (certificate == NULL)
-        certificate = X509_STORE_CTX_get0_cert(store);
-    if (certificate != NULL) {
-        describe_subject(X509_get_subject_name(certificate), subject, sizeof subject);
-        describe_subject(X509_get_issuer_name(certificate), issuer, sizeof issuer);
-    }
-    switch (error) {
-    case X509_V_ERR_CERT_HAS_EXPIRED:
-        describe_time(X509_get0_notAfter(certificate), when);
-        (void)snprintf(
-            text, size,
-            "the certificate %s expired on %s: renew it, or look at this machine's clock", subject,
-            when);
-        break;
-    case X509_V_ERR_CERT_NOT_YET_VALID:
-        describe_time(X509_get0_notBefore(certificate), when);
-        (void)snprintf(text, size,
-                       "the certificate %s is valid from %s only: look at this machine's clock",
-                       subject, when);
-        break;
-    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
-    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
-    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
-    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
-    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-        (void)snprintf(
-            text, size,
-            "the certificate %s is signed by %s, which is not among the trusted CAs: add it to them",
-            subject, issuer);
-        break;
-    default:
-        (void)snprintf(text, size, "the certificate %s is not accepted: %s", subject,
-                       X509_verify_cert_error_string(error));
-    }
-}
 
 /* Reasons of OpenSSL's that people meet, and what they mean here. NULL: OpenSSL's own words will do. */
 static const char *hint_of(int reason, bool established)
@@ -351,59 +195,6 @@ static enum transport_result read_failed(struct tls *tls)
                        tls->io_error != 0 ? strerrordesc_np(tls->io_error) : "TLS: unknown error");
     }
     return TRANSPORT_ERROR;
-}
-
-/* --- verification ---------------------------------------------------------------------------------------------------- */
-
-/* The bytes of an address as they stand in a certificate; 0 for a path. */
-static size_t address_bytes(const struct address *address, const uint8_t **bytes)
-{
-    if (address->storage.ss_family == AF_INET) {
-        *bytes = (const uint8_t *)&((const struct sockaddr_in *)&address->storage)->sin_addr;
-        return 4;
-    }
-    if (address->storage.ss_family == AF_INET6) {
-        *bytes = (const uint8_t *)&((const struct sockaddr_in6 *)&address->storage)->sin6_addr;
-        return 16;
-    }
-    return 0;
-}
-
-static bool has_name(X509 *certificate, const char *name)
-{
-    return name != NULL && (X509_check_host(certificate, name, 0,
-                                            X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS, NULL) == 1 ||
-                            X509_check_ip_asc(certificate, name, 0) == 1);
-}
-
-/* Any of them will do; OpenSSL's own check wants all it was given, so the name is ours to check. */
-static bool is_named(const struct tls *tls, X509 *certificate)
-{
-    const uint8_t *bytes;
-    size_t size = address_bytes(&tls->peer, &bytes);
-    return has_name(certificate, tls->context->server_name) ||
-           has_name(certificate, tls->peer_name) ||
-           (size > 0 && X509_check_ip(certificate, bytes, size, 0) == 1);
-}
-
-/* In place of OpenSSL's verification of the peer; inside the handshake, so the peer gets the alert. */
-static int verify(X509_STORE_CTX *store, void *argument)
-{
-    (void)argument;
-    SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
-    struct tls *tls = SSL_get_app_data(ssl);
-    if (tls->context->verify == VERIFY_NONE)
-        return 1;
-    if (X509_verify_cert(store) <= 0) {
-        explain_chain(tls, store);
-        return 0;
-    }
-    X509 *certificate = X509_STORE_CTX_get0_cert(store);
-    if (tls->context->verify == VERIFY_CHAIN || is_named(tls, certificate))
-        return 1;
-    X509_STORE_CTX_set_error(store, X509_V_ERR_HOSTNAME_MISMATCH);
-    explain_names(tls, certificate);
-    return 0;
 }
 
 /* --- a connection ---------------------------------------------------------------------------------------------------- */
@@ -504,10 +295,17 @@ enum transport_result cqr_tls_recv(struct transport *transport, void *data, uint
 
 static void handshake_is_over(struct tls *tls)
 {
+    struct tls_facts *facts = &tls->facts;
     const char *version = SSL_get_version(tls->ssl); /* "TLSv1.3" */
-    (void)snprintf(tls->version, sizeof tls->version, "TLS %s %s",
-                   strncmp(version, "TLSv", 4) == 0 ? version + 4 : version,
-                   SSL_get_cipher_name(tls->ssl));
+    (void)snprintf(facts->version, sizeof facts->version, "TLS %s",
+                   strncmp(version, "TLSv", 4) == 0 ? version + 4 : version);
+    (void)snprintf(facts->cipher, sizeof facts->cipher, "%s", SSL_get_cipher_name(tls->ssl));
+    (void)snprintf(facts->text, sizeof facts->text, "%s %s", facts->version, facts->cipher);
+    facts->resumed = SSL_session_reused(tls->ssl) == 1;
+    const X509 *certificate = SSL_get0_peer_certificate(tls->ssl);
+    if (certificate != NULL)
+        cqr_tls_certificate_facts(certificate, facts);
+    ERR_clear_error();
     tls->drained = false; /* the poller's next word counts */
     tls->established = true;
 }
@@ -532,15 +330,17 @@ enum transport_result cqr_tls_handshake(struct transport *transport, uint32_t *w
             result = TRANSPORT_AGAIN;
         } else {
             result = read_failed(tls);
+            if (tls->facts.offered)
+                cqr_tls_sessions_forget(tls->context, &tls->peer, tls->peer_name);
         }
     }
     (void)pthread_mutex_unlock(&tls->lock);
     return result;
 }
 
-const char *cqr_tls_version(const struct tls *tls)
+const struct tls_facts *cqr_tls_facts(const struct tls *tls)
 {
-    return tls->version;
+    return &tls->facts;
 }
 
 void cqr_tls_destroy(struct tls *tls)
@@ -567,13 +367,6 @@ static bool is_literal(const char *name)
     return cqr_address_from_literal(&address, name, 0);
 }
 
-/* A copy of a host's name, without the dot that a fully qualified one may end with. */
-static char *copy_name(const char *name)
-{
-    size_t size = strlen(name);
-    return cqr_mem_text(name, size > 1 && name[size - 1] == '.' ? size - 1 : size);
-}
-
 /* Everything of the SSL that is not the context's. False when OpenSSL has no memory. */
 static bool ssl_prepare(struct tls *tls)
 {
@@ -592,6 +385,12 @@ static bool ssl_prepare(struct tls *tls)
                                                          : tls->peer_name;
     if (name != NULL && !is_literal(name))
         (void)SSL_set_tlsext_host_name(tls->ssl, name);
+    SSL_SESSION *session = cqr_tls_session_take(tls->context, &tls->peer, tls->peer_name);
+    if (session != NULL) {
+        tls->facts.offered = SSL_set_session(tls->ssl, session) == 1;
+        SSL_SESSION_free(session);
+    }
+    ERR_clear_error();
     return true;
 }
 
@@ -608,278 +407,11 @@ cqlring_status cqr_tls_create(struct transport *transport, struct tls_context *c
         tls->peer = *peer;
     bool is_named = peer_name != NULL && peer_name[0] != '\0' && !is_literal(peer_name);
     if (is_named)
-        tls->peer_name = copy_name(peer_name);
+        tls->peer_name = cqr_tls_host_copy(peer_name);
     if ((is_named && tls->peer_name == NULL) || !ssl_prepare(tls)) {
         cqr_tls_destroy(tls);
         return CQLRING_NO_MEMORY;
     }
     transport->tls = tls;
     return CQLRING_OK;
-}
-
-/* --- the context ------------------------------------------------------------------------------------------------------ */
-
-static const char *openssl_words(void)
-{
-    unsigned long code = ERR_peek_last_error();
-    const char *words = code == 0 ? NULL : ERR_reason_error_string(code);
-    return words != NULL ? words : "unknown error";
-}
-
-/* PEM from a file or from memory. NULL after an explanation. */
-static BIO *open_pem(const char *what, const char *file, const char *text, cqlring_error *error)
-{
-    ERR_clear_error();
-    errno = 0;
-    BIO *bio = text != NULL ? BIO_new_mem_buf(text, -1) : BIO_new_file(file, "r");
-    if (bio == NULL)
-        (void)cqr_error(error, CQLRING_INVALID, "TLS: cannot read the %s %s: %s", what,
-                        text != NULL ? "text" : file,
-                        errno != 0 ? strerrordesc_np(errno) : openssl_words());
-    return bio;
-}
-
-/* What OpenSSL asks when a key is encrypted. It would ask the terminal if it were given no function. */
-static int give_password(char *out, int size, int for_writing, void *argument)
-{
-    (void)for_writing;
-    const char *password = argument;
-    size_t length = password == NULL ? 0 : strlen(password);
-    if (length == 0 || length > (size_t)size)
-        return -1;
-    memcpy(out, password, length);
-    return (int)length;
-}
-
-/* Each certificate of a PEM goes to take(). The count, 0 after an explanation. */
-static int each_certificate(SSL_CTX *context, const char *what, const char *file, const char *text,
-                            bool (*take)(SSL_CTX *context, X509 *certificate, int index),
-                            cqlring_error *error)
-{
-    BIO *bio = open_pem(what, file, text, error);
-    if (bio == NULL)
-        return 0;
-    int count = 0;
-    bool good = true;
-    X509 *certificate;
-    while (good && (certificate = PEM_read_bio_X509(bio, NULL, give_password, NULL)) != NULL) {
-        good = take(context, certificate, count);
-        count += good;
-        X509_free(certificate);
-    }
-    /* The end of a PEM is an error too: no further start line. */
-    unsigned long code = ERR_peek_last_error();
-    if (good && count > 0 &&
-        (ERR_GET_LIB(code) != ERR_LIB_PEM || ERR_GET_REASON(code) != PEM_R_NO_START_LINE))
-        good = false;
-    BIO_free(bio);
-    if (good && count > 0) {
-        ERR_clear_error();
-        return count;
-    }
-    (void)cqr_error(error, CQLRING_INVALID, "TLS: the %s %s: %s in certificate %d", what,
-                    text != NULL ? "text" : file,
-                    ERR_GET_REASON(code) == PEM_R_NO_START_LINE ? "no PEM found" : openssl_words(),
-                    count + 1);
-    return 0;
-}
-
-static bool take_trusted(SSL_CTX *context, X509 *certificate, int index)
-{
-    (void)index;
-    return X509_STORE_add_cert(SSL_CTX_get_cert_store(context), certificate) == 1;
-}
-
-static bool take_own(SSL_CTX *context, X509 *certificate, int index)
-{
-    return index == 0 ? SSL_CTX_use_certificate(context, certificate) == 1
-                      : SSL_CTX_add1_chain_cert(context, certificate) == 1;
-}
-
-/* Where distributions keep their certificates: Debian, Red Hat, SUSE, Alpine and the BSDs. */
-static const char *const system_cas[] = {"/etc/ssl/certs/ca-certificates.crt",
-                                         "/etc/pki/tls/certs/ca-bundle.crt",
-                                         "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-                                         "/etc/ssl/ca-bundle.pem",
-                                         "/etc/ssl/cert.pem",
-                                         "/etc/ssl/certs"};
-
-/* The environment's word first, as OpenSSL's own programs have it. NULL when there is nothing. */
-static const char *system_ca(void)
-{
-    static const char *const variables[] = {"SSL_CERT_FILE", "SSL_CERT_DIR"};
-    struct stat found;
-    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; ++i) {
-        const char *path = secure_getenv(variables[i]);
-        if (path != NULL && path[0] != '\0')
-            return path;
-    }
-    for (size_t i = 0; i < sizeof system_cas / sizeof system_cas[0]; ++i)
-        if (stat(system_cas[i], &found) == 0)
-            return system_cas[i];
-    return NULL;
-}
-
-static cqlring_status load_trusted(SSL_CTX *context, const struct tls_options *options,
-                                   cqlring_error *error)
-{
-    const char *file = options->ca_file;
-    struct stat found;
-    if (options->ca_pem == NULL && file == NULL) {
-        if (options->verify == VERIFY_NONE)
-            return CQLRING_OK;
-        file = system_ca();
-        if (file == NULL)
-            return cqr_error(
-                error, CQLRING_INVALID,
-                "TLS: this system has no trusted CAs where they are looked for: set the "
-                "CA file, or SSL_CERT_FILE");
-    }
-    /* A directory, or SSL_CERT_DIR's list of them: read when a certificate is looked for. */
-    if (options->ca_pem == NULL &&
-        (strchr(file, ':') != NULL || (stat(file, &found) == 0 && S_ISDIR(found.st_mode)))) {
-        if (SSL_CTX_load_verify_dir(context, file) != 1)
-            return cqr_error(error, CQLRING_INVALID, "TLS: cannot use the CA directory %s: %s",
-                             file, openssl_words());
-        return CQLRING_OK;
-    }
-    return each_certificate(context, "CA file", file, options->ca_pem, take_trusted, error) > 0
-               ? CQLRING_OK
-               : CQLRING_INVALID;
-}
-
-static cqlring_status load_own(SSL_CTX *context, const struct tls_options *options,
-                               cqlring_error *error)
-{
-    if (options->certificate_file == NULL && options->certificate_pem == NULL) {
-        if (options->key_file != NULL || options->key_pem != NULL)
-            return cqr_error(error, CQLRING_INVALID,
-                             "TLS: a key without a certificate: set the certificate too");
-        return CQLRING_OK;
-    }
-    if (each_certificate(context, "certificate", options->certificate_file,
-                         options->certificate_pem, take_own, error) == 0)
-        return CQLRING_INVALID;
-    /* A key of its own, or in the same PEM as the certificate. */
-    const char *file = options->key_file, *text = options->key_pem;
-    if (file == NULL && text == NULL) {
-        file = options->certificate_file;
-        text = options->certificate_pem;
-    }
-    BIO *bio = open_pem("key", file, text, error);
-    if (bio == NULL)
-        return CQLRING_INVALID;
-    char *password = (char *)(uintptr_t)
-                         options->key_password; /* OpenSSL's signature; give_password only reads */
-    EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, give_password, password);
-    BIO_free(bio);
-    if (key == NULL)
-        return cqr_error(error, CQLRING_INVALID, "TLS: cannot read the key %s: %s%s",
-                         text != NULL ? "text" : file, openssl_words(),
-                         options->key_password == NULL ? " (no password was given)" : "");
-    bool taken = SSL_CTX_use_PrivateKey(context, key) == 1;
-    EVP_PKEY_free(key);
-    if (!taken)
-        return cqr_error(error, CQLRING_INVALID,
-                         "TLS: the key does not belong to the certificate: %s", openssl_words());
-    return CQLRING_OK;
-}
-
-static int version_of(uint8_t version)
-{
-    return version == 12 ? TLS1_2_VERSION : version == 13 ? TLS1_3_VERSION : 0;
-}
-
-static cqlring_status set_versions_and_ciphers(SSL_CTX *context, const struct tls_options *options,
-                                               cqlring_error *error)
-{
-    uint8_t low = options->version_min, high = options->version_max;
-    if ((low != 0 && version_of(low) == 0) || (high != 0 && version_of(high) == 0) ||
-        (high != 0 && low > high) ||
-        SSL_CTX_set_min_proto_version(context, low == 0 ? TLS1_2_VERSION : version_of(low)) != 1 ||
-        SSL_CTX_set_max_proto_version(context, version_of(high)) != 1)
-        return cqr_error(error, CQLRING_INVALID,
-                         "TLS: versions %u to %u: 12, 13 or 0 are meant, the smaller one first",
-                         low, high);
-    if (options->ciphers != NULL && SSL_CTX_set_cipher_list(context, options->ciphers) != 1)
-        return cqr_error(error, CQLRING_INVALID, "TLS: no cipher for TLS 1.2 in \"%s\"",
-                         options->ciphers);
-    if (options->ciphersuites != NULL &&
-        SSL_CTX_set_ciphersuites(context, options->ciphersuites) != 1)
-        return cqr_error(error, CQLRING_INVALID, "TLS: no cipher suite for TLS 1.3 in \"%s\"",
-                         options->ciphersuites);
-    return CQLRING_OK;
-}
-
-static void set_behaviour(SSL_CTX *context, uint8_t verification)
-{
-    (void)SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-    (void)SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE |
-                                        SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                                        SSL_MODE_RELEASE_BUFFERS);
-    (void)SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_read_ahead(context, 1);
-    SSL_CTX_set_default_read_buffer_len(context, READ_BUFFER_SIZE);
-    SSL_CTX_set_verify(context, verification == VERIFY_NONE ? SSL_VERIFY_NONE : SSL_VERIFY_PEER,
-                       NULL);
-    SSL_CTX_set_cert_verify_callback(context, verify, NULL);
-}
-
-cqlring_status cqr_tls_context_create(const struct tls_options *options, struct tls_context **out,
-                                      cqlring_error *error)
-{
-    *out = NULL;
-    if (options->verify > VERIFY_NONE)
-        return cqr_error(error, CQLRING_INVALID, "TLS: verification %u does not exist",
-                         options->verify);
-    (void)pthread_once(&once, start_openssl);
-    if (bio_method == NULL)
-        return cqr_error(error, CQLRING_TLS, "TLS: OpenSSL does not start: %s", openssl_words());
-    struct tls_context *context = cqr_mem_zalloc(sizeof *context);
-    if (context == NULL)
-        return cqr_error(error, CQLRING_NO_MEMORY, "TLS: out of memory");
-    atomic_init(&context->references, 1);
-    context->verify = options->verify;
-    ERR_clear_error();
-    cqlring_status status = CQLRING_NO_MEMORY;
-    context->ssl_context = SSL_CTX_new(TLS_client_method());
-    if (context->ssl_context != NULL && options->server_name != NULL)
-        context->server_name = copy_name(options->server_name);
-    if (context->ssl_context == NULL ||
-        (options->server_name != NULL && context->server_name == NULL)) {
-        (void)cqr_error(error, status, "TLS: out of memory");
-        goto fail;
-    }
-    set_behaviour(context->ssl_context, options->verify);
-    status = set_versions_and_ciphers(context->ssl_context, options, error);
-    if (status == CQLRING_OK)
-        status = load_trusted(context->ssl_context, options, error);
-    if (status == CQLRING_OK)
-        status = load_own(context->ssl_context, options, error);
-    if (status != CQLRING_OK)
-        goto fail;
-    *out = context;
-    return CQLRING_OK;
-
-fail:
-    ERR_clear_error();
-    cqr_tls_context_release(context);
-    return status;
-}
-
-struct tls_context *cqr_tls_context_retain(struct tls_context *context)
-{
-    (void)atomic_fetch_add_explicit(&context->references, 1, memory_order_relaxed);
-    return context;
-}
-
-void cqr_tls_context_release(struct tls_context *context)
-{
-    /* Release: what this user did with it comes before the end; acquire: for whoever ends it. */
-    if (context == NULL ||
-        atomic_fetch_sub_explicit(&context->references, 1, memory_order_acq_rel) != 1)
-        return;
-    SSL_CTX_free(context->ssl_context);
-    cqr_mem_free(context->server_name);
-    cqr_mem_free(context);
 }

@@ -12,7 +12,7 @@ enum transport_result cqr_tls_handshake(struct transport *transport, uint32_t *w
 enum transport_result cqr_tls_recv(struct transport *transport, void *data, uint32_t capacity, uint32_t *size);
 enum transport_result cqr_tls_send(struct transport *transport, const void *data, uint32_t size, uint32_t *accepted,
                                    bool *wire_pending);
-const char *cqr_tls_version(const struct tls *tls);
+const struct tls_facts *cqr_tls_facts(const struct tls *tls);
 void cqr_tls_destroy(struct tls *tls); /* says goodbye to the peer if the socket still takes it */
 
 #endif

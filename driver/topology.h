@@ -16,19 +16,24 @@
 #include "driver/cqlring.h"
 #include "driver/net.h"
 
+struct node_stats;
+
 struct cqlring_node {
     uint32_t index;
     uint8_t host_id[16];
+    struct address announced;          /* where the cluster says it is; address, unless that was translated */
     struct address address;            /* control's; read by the submitter through the topology's message order */
     char text[64];                     /* "10.0.0.3:9042" */
     char contact_name[256];            /* the name that resolved to it, "" if none: for TLS */
     char datacenter[128], rack[128], release_version[64];
     uint16_t dc, rack_number;          /* interned */
     bool is_local;
+    bool told, told_up;                /* to on_node: it is there, it is up; lane 0's submitter */
     atomic_uint connections;           /* up, all lanes */
     atomic_uint version;               /* of the protocol, on the latest connection; 0: there was none */
     atomic_uint in_flight;             /* written by lanes, relaxed, once a turn */
     atomic_uint suspects;              /* lanes that suspect it */
+    _Atomic(struct node_stats *) stats; /* node_stats.h: by lane and shard */
 };
 
 struct keyspace {

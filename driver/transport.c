@@ -109,5 +109,10 @@ void cqr_transport_close(struct transport *transport)
 
 const char *cqr_transport_tls_version(const struct transport *transport)
 {
-    return transport->tls == NULL ? "" : cqr_tls_version(transport->tls);
+    return transport->tls == NULL ? "" : cqr_tls_facts(transport->tls)->text;
+}
+
+const struct tls_facts *cqr_transport_tls_facts(const struct transport *transport)
+{
+    return transport->tls == NULL ? NULL : cqr_tls_facts(transport->tls);
 }

@@ -4,7 +4,7 @@
 
 /* Bytes of one connection, plain or TLS. The reactor connects, shakes hands and reads; the submitter writes once the
    connection is up (decision 12). With TLS both would use one SSL: tls.c holds a short per-connection lock around one
-   call of at most one record, nobody else knows (decision 34). The only includer of OpenSSL is tls.c. */
+   call of at most one record, nobody else knows (decision 34). OpenSSL is seen by tls.c and tls_context.c only. */
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -26,6 +26,7 @@ struct tls_options {
     uint8_t version_max;          /* 0 default (highest), 12, 13 */
     const char *ciphers;          /* TLS 1.2 list, NULL default */
     const char *ciphersuites;     /* TLS 1.3 list, NULL default */
+    bool resume;                  /* sessions of earlier connections are offered */
     const char *server_name;      /* name to verify and to send as SNI for every node; NULL: from the contact point */
 };
 
@@ -74,7 +75,17 @@ enum transport_result cqr_transport_send(struct transport *transport, const void
 void cqr_transport_shutdown(struct transport *transport);  /* either side: shutdown(fd) only */
 void cqr_transport_close(struct transport *transport);     /* reactor, once, after the writer's goodbye: frees TLS, closes fd */
 
-/* OpenSSL is started on first use with NO_ATEXIT; "TLS 1.3", "TLS_AES_…" for the log; empty strings when plain. */
+/* OpenSSL is started on first use with NO_ATEXIT; "TLS 1.3 TLS_AES_…" for the log; an empty string when plain. */
 const char *cqr_transport_tls_version(const struct transport *transport);
+/* What the handshake found, constant once it is over, however it ended; NULL when plain. */
+struct tls_facts {
+    char text[80];                  /* version and cipher, for the log */
+    char version[16], cipher[48];
+    char names[256], subject[128], issuer[128]; /* the peer's certificate */
+    int64_t from_s, until_s;        /* its validity, seconds since 1970 */
+    bool resumed;
+    bool offered;                   /* a session of an earlier connection was offered */
+};
+const struct tls_facts *cqr_transport_tls_facts(const struct transport *transport);
 
 #endif

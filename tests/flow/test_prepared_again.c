@@ -247,7 +247,7 @@ START_TEST(a_time_out_and_a_cancel_while_it_is_prepared_again_were_not_sent)
     node_forget_prepared(flow.node, NODE_ALL);
     flow_fault(&flow, "ignore:opcode=PREPARE,times=1");
     ask_record_clear();
-    cqlring_execution soon = {.struct_size = sizeof soon, .timeout_us = 40000, .target = nodes[0]}, there = {.struct_size = sizeof there, .target = nodes[0]};
+    cqlring_execution soon = {.struct_size = sizeof soon, .timeout_us = 1000000, .target = nodes[0]}, there = {.struct_size = sizeof there, .target = nodes[0]};
     cqlring_future *timed = ask_start_prepared(&flow, insert, values, 2, &soon), *cancelled = ask_start_prepared(&flow, insert, values, 2, &there);
     cqlring_error error;
     ck_assert_int_eq(ask_end(timed, &error), CQLRING_TIMEOUT);

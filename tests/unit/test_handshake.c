@@ -304,7 +304,7 @@ END_TEST
 
 START_TEST(challenge_larger_than_kept_is_an_error_and_long_class_names_are_cut)
 {
-    static char large[600];
+    static char large[1200];
     memset(large, 'x', sizeof large - 1);
     start();
     answer_plain_supported();
