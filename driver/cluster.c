@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "driver/agreement.h"
 #include "driver/execution.h"
 #include "driver/fork.h"
 #include "driver/lane.h"
 #include "driver/runtime.h"
+#include "driver/schema.h"
 #include "driver/session.h"
 
 enum { PORT = 9042 };
@@ -44,6 +46,9 @@ static void cluster_free(struct cqlring_cluster *cluster)
         pthread_mutex_unlock(&runtime->lock);
     }
     cqr_control_free(cluster->control);
+    cqr_agreement_free(cluster->agreement);
+    cqr_schema_free(cluster->schema);
+    cqlring_schema_release(cluster->schema_now);
     cqr_mem_free(atomic_load_explicit(&cluster->spare, memory_order_acquire));
     cqr_topology_release(cluster->topology);
     for (uint32_t i = 0; i < cluster->node_count; i++)
@@ -245,6 +250,10 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
         return cqr_error(error, CQLRING_INVALID, "cluster options: heartbeat_us and suspect_after_us are -1 (never), 0 (the default) or positive");
     if (options->frame_size_max > PROTO_BODY_MAX || (options->frame_size_max != 0 && options->frame_size_max < 4096) || options->request_size_max > PROTO_BODY_MAX)
         return cqr_error(error, CQLRING_INVALID, "cluster options: frame_size_max is 4096 to 268435456 bytes, request_size_max at most 268435456");
+    if (options->schema_agreement_us < -1)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: schema_agreement_us is -1 (no wait), 0 (the default) or microseconds");
+    if (options->schema_metadata > CQLRING_YES)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: schema_metadata %d is neither DEFAULT, NO nor YES", options->schema_metadata);
     if ((options->user == NULL) != (options->password == NULL))
         return cqr_error(error, CQLRING_INVALID, "cluster options: user and password are given together");
     if (options->user != NULL && strlen(options->user) + strlen(options->password) + 2 > 4096)
@@ -267,6 +276,8 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     if (cluster->reconnect_max_us < cluster->reconnect_min_us)
         return cqr_error(error, CQLRING_INVALID, "cluster options: reconnect_max_us (%lld) is below reconnect_min_us (%lld)",
                          (long long)cluster->reconnect_max_us, (long long)cluster->reconnect_min_us);
+    cluster->agreement_us = time_or(options->schema_agreement_us, AGREEMENT_DEFAULT_US);
+    cluster->schema_metadata = options->schema_metadata;
     cluster->inflight_per_connection = options->inflight_per_connection != 0 ? options->inflight_per_connection : 1024;
     cluster->orphans_max = options->orphans_max != 0 ? options->orphans_max : 1024;
     cluster->frame_size_max = options->frame_size_max != 0 ? options->frame_size_max : PROTO_BODY_MAX;
@@ -358,7 +369,11 @@ cqlring_status cqlring_cluster_open(cqlring_runtime *runtime, const cqlring_clus
     cqlring_status status = options_take(cluster, options, error);
     if (status == CQLRING_OK)
         cluster->topology = cqr_topology_create();
-    if (status == CQLRING_OK && (cluster->topology == NULL || !cqr_control_create(cluster)))
+    if (status == CQLRING_OK) {
+        cluster->agreement = cqr_agreement_create(cluster);
+        cluster->schema = cqr_schema_create(cluster);
+    }
+    if (status == CQLRING_OK && (cluster->topology == NULL || cluster->agreement == NULL || cluster->schema == NULL || !cqr_control_create(cluster)))
         status = cqr_error(error, CQLRING_NO_MEMORY, "cqlring_cluster_open: out of memory");
     if (status == CQLRING_OK) {
         pthread_mutex_lock(&core->lock);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "driver/agreement.h"
 #include "driver/execution.h"
 #include "driver/lane.h"
 #include "driver/policy.h"
@@ -396,6 +397,10 @@ void cqr_op_timer(struct lane *lane, struct op *op)
 {
     struct conn *conn = op->conn;
     bool final = lane->now_us >= op->deadline_us;
+    if (op->state == OP_WAIT_AGREEMENT) {
+        cqr_agreement_give_up(lane, op);
+        return;
+    }
     switch (op->state) {
     case OP_WAIT_RETRY:
         if (!final) {
@@ -454,6 +459,9 @@ void cqr_op_abort(struct lane *lane, struct op *op, cqlring_status status, const
     case OP_WAIT_PREPARE:
         cqr_reprepare_forget(lane, op);
         break;
+    case OP_WAIT_AGREEMENT: /* it was answered, and that stands */
+        cqr_agreement_give_up(lane, op);
+        return;
     case OP_IN_FLIGHT:
         if (!cqr_writer_orphan(op->conn, op))
             return;
@@ -565,6 +573,8 @@ static void reply_result(struct lane *lane, struct op *op, struct conn *conn, st
             cqr_prepared_metadata(op->version, changed, changed_id);
         cqr_column_set_release(changed);
     }
+    if (kind == RESULT_SCHEMA && cqr_agreement_begin(lane, op))
+        return;
     cqr_op_settle(lane, op, CQLRING_OK, NULL);
 }
 

@@ -5,11 +5,13 @@
    Everything it touches hangs off the lane and belongs to whoever runs the turn (decision 16). While it is inside send, replies
    gather in the ring, so batches form without a timer. */
 
+#include "driver/agreement.h"
 #include "driver/execution.h"
 #include "driver/job.h"
 #include "driver/lane.h"
 #include "driver/prepared.h"
 #include "driver/runtime.h"
+#include "driver/schema.h"
 #include "driver/session.h"
 
 enum { GAP_US = 100000, GAP_POLL_US = 1000 };
@@ -162,6 +164,12 @@ static void expire(struct lane *lane)
             break;
         case TIMER_CONTROL:
             cqr_control_timer(lane, timer);
+            break;
+        case TIMER_AGREEMENT:
+            cqr_agreement_timer(lane, timer);
+            break;
+        case TIMER_SCHEMA:
+            cqr_schema_timer(lane, timer);
             break;
         default:
             break;

@@ -328,6 +328,17 @@ static void put_tokens(struct out *out, const struct node_member *member)
     node_out_printf(out, "}");
 }
 
+/* The schema that it says it has. */
+static void put_schema_version(struct out *out, const struct node_engine *engine,
+                               const struct node_member *member)
+{
+    if (member->lag == NODE_LAG_SILENT)
+        node_out_printf(out, "null");
+    else
+        put_uuid(out,
+                 member->lag == NODE_LAG_BEHIND ? member->schema_version : engine->schema_version);
+}
+
 static void write_local(struct node_engine *engine, uint32_t node, int64_t now_us)
 {
     const struct node_member *member = &engine->members[node];
@@ -349,7 +360,7 @@ static void write_local(struct node_engine *engine, uint32_t node, int64_t now_u
     node_out_printf(&out, ", ");
     put_quoted(&out, slice_text(engine->options->release_version));
     node_out_printf(&out, ", '%s', %u, ", member->address, member->port);
-    put_uuid(&out, engine->schema_version);
+    put_schema_version(&out, engine, member);
     node_out_printf(&out, ", ");
     put_tokens(&out, member);
     node_out_printf(&out, ")");
@@ -383,7 +394,7 @@ static void write_peer(struct node_engine *engine, uint32_t viewer, uint32_t nod
     node_out_printf(&out, ", ");
     put_quoted(&out, slice_text(engine->options->release_version));
     node_out_printf(&out, ", ");
-    put_uuid(&out, engine->schema_version);
+    put_schema_version(&out, engine, member);
     node_out_printf(&out, ", ");
     put_tokens(&out, member);
     node_out_printf(&out, ")");
