@@ -312,7 +312,7 @@ struct literal {
 
 static void put_text(struct literal *out, const char *text, size_t size)
 {
-    if (out->failed)
+    if (out->failed || size == 0)
         return;
     if (out->size + size > out->capacity) {
         size_t capacity = (out->size + size) * 2;
@@ -332,10 +332,12 @@ static void put_quoted(struct literal *out, cqlring_bytes value)
 {
     put_text(out, "'", 1);
     const char *at = value.data;
-    for (int32_t i = 0, from = 0; i <= value.size; i++)
-        if (i == value.size || at[i] == '\'') {
+    /* a text here ends at a NUL, as all of them do in the public structs */
+    int32_t size = value.size <= 0 ? 0 : (int32_t)strnlen(at, (size_t)value.size);
+    for (int32_t i = 0, from = 0; i <= size; i++)
+        if (i == size || at[i] == '\'') {
             put_text(out, at + from, (size_t)(i - from));
-            if (i < value.size)
+            if (i < size)
                 put_text(out, "''", 2);
             from = i + 1;
         }
