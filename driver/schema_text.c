@@ -218,7 +218,7 @@ static bool put_local_target(struct out *out, const char *target)
         return false;
     bool in_text = false, is_first = true;
     const char *from = target;
-    put(out, "((");
+    put(out, "(");
     for (const char *at = target; *at != '\0'; at++) {
         if (*at != '"')
             continue;
@@ -242,7 +242,6 @@ static bool put_local_target(struct out *out, const char *target)
             is_first = false;
         }
     }
-    put(out, ")");
     return true;
 }
 
