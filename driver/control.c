@@ -19,6 +19,7 @@
 #include "driver/runtime.h"
 #include "driver/schema.h"
 #include "driver/session.h"
+#include "driver/trace.h"
 
 enum control_state {
     CONTROL_IDLE,
@@ -594,6 +595,7 @@ void cqr_control_stop(struct lane *lane, struct cqlring_cluster *cluster)
     control->state = CONTROL_STOPPED;
     cqr_agreement_stop(cluster->agreement);
     cqr_schema_stop(cluster->schema);
+    cqr_traces_stop(cluster);
     cqr_wheel_disarm(&lane->wheel, &control->timer);
     results_drop(control);
     if (control->link.conn != NULL) {

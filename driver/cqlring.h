@@ -460,12 +460,36 @@ CQLRING_API cqlring_result *cqlring_result_detach(const cqlring_result *result);
    but keyspace, payload and paging_state); NULL: nothing. INVALID when it was the last page, and for the result of a job. */
 CQLRING_API cqlring_status cqlring_next_page(cqlring_result *result, const cqlring_execution *how, cqlring_future **future, cqlring_error *error);
 
+/* ---- traces: what the server wrote down of a request whose execution said `tracing` ------------------------------- */
+
+typedef struct cqlring_schema_pair cqlring_schema_pair;
+
+typedef struct cqlring_trace_event {
+    const char *activity, *source, *thread; /* source: an address */
+    int32_t elapsed_us;           /* at the source; −1 unknown */
+} cqlring_trace_event;
+
+typedef struct cqlring_trace {
+    uint8_t id[16];
+    const char *request, *command, *coordinator, *client; /* "" where the server does not say */
+    int64_t started_ms;           /* since 1970 */
+    int32_t duration_us;          /* −1: it had not come to its end */
+    const cqlring_schema_pair *parameters;
+    uint32_t parameter_count;
+    const cqlring_trace_event *events; /* in the server's order */
+    uint32_t event_count;
+} cqlring_trace;
+/* Read the trace of this id (cqlring_result_trace_id) from system_traces. The server writes it when the request is long
+   answered: it is looked for again, for at most 5 s, then TIMEOUT. */
+CQLRING_API cqlring_status cqlring_trace_fetch(cqlring_cluster *cluster, const uint8_t trace_id[16], cqlring_future **future, cqlring_error *error);
+CQLRING_API const cqlring_trace *cqlring_future_trace(const cqlring_future *future); /* lives as long as the future; NULL: not ready, failed or not one */
+
 /* ---- schema: what the cluster's keyspaces look like --------------------------------------------------------------- */
 
 /* Names are as the server has them: case-sensitive, without quotes. Structs grow at their end only. */
-typedef struct cqlring_schema_pair {
+struct cqlring_schema_pair {
     const char *name, *value;
-} cqlring_schema_pair;
+};
 
 typedef enum cqlring_column_kind { CQLRING_PARTITION_KEY = 0, CQLRING_CLUSTERING = 1, CQLRING_STATIC = 2, CQLRING_REGULAR = 3 } cqlring_column_kind;
 

@@ -103,6 +103,8 @@ struct lane {
     atomic_bool runs_callback;       /* reserved */
     struct lane_stats stats;
     uint32_t settled_this_turn;
+    uint32_t warnings_unsaid;        /* servers' warnings that the log was spared */
+    int64_t warn_again_us;           /* when the next one is said */
 
     pthread_t reactor_thread, submitter_thread;
     bool reactor_started, submitter_started;
@@ -111,7 +113,7 @@ struct lane {
 enum { SCRATCH_SIZE = 80 << 10 };
 
 /* timer.kind */
-enum { TIMER_OP = 1, TIMER_CONN, TIMER_LINK, TIMER_CLOSE, TIMER_CONTROL, TIMER_AGREEMENT, TIMER_SCHEMA };
+enum { TIMER_OP = 1, TIMER_CONN, TIMER_LINK, TIMER_CLOSE, TIMER_CONTROL, TIMER_AGREEMENT, TIMER_SCHEMA, TIMER_TRACE };
 
 /* Room in a connection's window and buffers for one more request? Submitter; cheap, asked before a row is encoded. */
 static inline bool cqr_writer_has_room(const struct conn *conn)

@@ -51,9 +51,10 @@ struct cqlring_cluster {
     struct prepared_cache prepared;
     char guessed_datacenter[128];
 
-    struct control *control;            /* lane 0's submitter, as the next two */
+    struct control *control;            /* lane 0's submitter, as the next three */
     struct agreement_desk *agreement;
     struct schema_desk *schema;
+    struct trace_fetch *traces;         /* being read */
     _Atomic(struct cluster_close *) spare; /* so that it can be closed when memory is out */
     _Atomic(int64_t) timestamp_last_us; /* the generator's (decision 29) */
     struct opening *opening;            /* until the first answer; lane 0 */

@@ -13,6 +13,7 @@
 #include "driver/runtime.h"
 #include "driver/schema.h"
 #include "driver/session.h"
+#include "driver/trace.h"
 
 enum { GAP_US = 100000, GAP_POLL_US = 1000 };
 
@@ -170,6 +171,9 @@ static void expire(struct lane *lane)
             break;
         case TIMER_SCHEMA:
             cqr_schema_timer(lane, timer);
+            break;
+        case TIMER_TRACE:
+            cqr_trace_timer(lane, timer);
             break;
         default:
             break;

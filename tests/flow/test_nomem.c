@@ -165,6 +165,20 @@ static bool step_schema(struct flow *flow, cqlring_error *error)
     return true;
 }
 
+static bool step_trace(struct flow *flow, cqlring_error *error)
+{
+    cqlring_execution how = {.struct_size = sizeof how, .tracing = CQLRING_YES};
+    cqlring_request request = {.session = flow->session, .cql = cqlring_text("SELECT k FROM ks.t"), .execution = &how};
+    cqlring_result *result = NULL;
+    uint8_t id[16];
+    if (cqlring_execute_sync(&request, &result, error) != CQLRING_OK)
+        return false;
+    ck_assert(cqlring_result_trace_id(result, id));
+    cqlring_result_release(result);
+    cqlring_future *future = NULL;
+    return done(cqlring_trace_fetch(flow->cluster, id, &future, error), &future, error);
+}
+
 static bool step_job(struct flow *flow, cqlring_error *error)
 {
     struct flow_rows rows;
@@ -259,6 +273,7 @@ START_TEST(each_public_call_survives_every_allocation_failing_in_turn)
     sweep(&flow, "queue", step_queue);
     sweep(&flow, "a change of the schema", step_schema_change);
     sweep(&flow, "schema_agree", step_agree);
+    sweep(&flow, "trace_fetch", step_trace);
     char message[200];
     ck_assert_int_eq(node_cql(flow.node, "CREATE TYPE ks.pair (a int, b text)", NULL, message, sizeof message), 0);
     ck_assert_int_eq(node_cql(flow.node, "CREATE INDEX by_v ON ks.t (v)", NULL, message, sizeof message), 0);
