@@ -30,7 +30,7 @@ enum schema_query {
 
 struct cqlring_schema {
     atomic_uint references;
-    const cqlring_schema_keyspace **keyspaces; /* by name; each a counted `struct unit` of schema_rows.c */
+    const cqlring_schema_keyspace **keyspaces; /* by name; each a counted `struct unit` (schema_unit.h) */
     uint32_t count;
 };
 

@@ -407,8 +407,8 @@ START_TEST(views_functions_aggregates_and_options_are_made_again_too)
         "compaction = {'class': 'LeveledCompactionStrategy', 'sstable_size_in_mb': 160} AND compression = {'enabled': false} AND "
         "default_time_to_live = 86400 AND bloom_filter_fp_chance = 0.05 AND crc_check_chance = 0.5 AND speculative_retry = '95p' AND "
         "caching = {'keys': 'NONE', 'rows_per_partition': '10'} AND comment = ''",
-        "CREATE MATERIALIZED VIEW ks.by_v AS SELECT p, c, v FROM ks.base WHERE v IS NOT NULL AND p IS NOT NULL AND c IS NOT NULL "
-        "PRIMARY KEY ((v, p), c) WITH CLUSTERING ORDER BY (c DESC) AND comment = 'seen by v'",
+        ("CREATE MATERIALIZED VIEW ks.by_v AS SELECT p, c, v FROM ks.base WHERE v IS NOT NULL AND p IS NOT NULL AND c IS NOT NULL "
+         "PRIMARY KEY ((v, p), c) WITH CLUSTERING ORDER BY (c DESC) AND comment = 'seen by v'"),
         "CREATE MATERIALIZED VIEW ks.all_of AS SELECT * FROM ks.base WHERE c IS NOT NULL AND p IS NOT NULL PRIMARY KEY (c, p)",
         "CREATE INDEX ON ks.base (tags)",
         "CREATE INDEX entries_of ON ks.base (entries(m))",
