@@ -28,7 +28,7 @@ struct agreement {
     int64_t deadline_us;
     uint32_t since;                  /* the poll that was under way, or the last, when it came */
     bool agreed;
-    char keyspace[64];               /* of what changed, for the schema's snapshot */
+    char keyspace[64], table[64];    /* what changed, for the schema's snapshot; table "": not one, or not one alone */
 };
 
 struct agreement_desk {
@@ -71,9 +71,12 @@ bool cqr_agreement_begin(struct lane *lane, struct op *op)
     agreement->lane = lane;
     agreement->op = op;
     agreement->deadline_us = cqr_deadline_us(lane->now_us, cluster->agreement_us);
-    cqlring_bytes keyspace = op->result->schema.keyspace;
-    if (keyspace.size > 0 && (size_t)keyspace.size < sizeof agreement->keyspace)
-        memcpy(agreement->keyspace, keyspace.data, (size_t)keyspace.size);
+    const struct schema_change *change = &op->result->schema;
+    if (change->keyspace.size > 0 && (size_t)change->keyspace.size < sizeof agreement->keyspace)
+        memcpy(agreement->keyspace, change->keyspace.data, (size_t)change->keyspace.size);
+    if (change->target.size == 5 && memcmp(change->target.data, "TABLE", 5) == 0 && change->name.size > 0 &&
+        (size_t)change->name.size < sizeof agreement->table)
+        memcpy(agreement->table, change->name.data, (size_t)change->name.size);
     if (!cqr_lane_post(&cluster->runtime->lanes[0], &agreement->message)) {
         agreement_free(agreement);
         return false;
@@ -254,7 +257,7 @@ static void desk_take(struct lane *lane, struct lane_message *message)
     struct agreement *agreement = (struct agreement *)(void *)message;
     struct agreement_desk *desk = agreement->cluster->agreement;
     if (agreement->keyspace[0] != '\0')
-        cqr_schema_changed(agreement->cluster, cqlring_text(agreement->keyspace));
+        cqr_schema_changed(agreement->cluster, cqlring_text(agreement->keyspace), cqlring_text(agreement->table));
     if (desk->stopped) {
         answer(desk, agreement, false);
         return;

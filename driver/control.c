@@ -373,7 +373,7 @@ static void link_event(struct lane *lane, struct pool_link *link, const struct c
     struct response_prefix prefix;
     if (event == NULL) {
         schedule(control, DEBOUNCE_US);
-        cqr_schema_changed(cluster, (cqlring_bytes){NULL, 0});
+        cqr_schema_changed(cluster, (cqlring_bytes){NULL, 0}, (cqlring_bytes){NULL, 0});
         return;
     }
     if (cqr_decode_prefix(event->flags, &bytes, &prefix) != CQLRING_OK || cqr_decode_event(&link->conn->dialect, bytes, &body) != CQLRING_OK)
@@ -382,7 +382,7 @@ static void link_event(struct lane *lane, struct pool_link *link, const struct c
     if (IS(body.type, "SCHEMA_CHANGE")) {
         if (IS(body.schema.target, "KEYSPACE"))
             schedule(control, DEBOUNCE_US);
-        cqr_schema_changed(cluster, body.schema.keyspace);
+        cqr_schema_changed(cluster, body.schema.keyspace, IS(body.schema.target, "TABLE") ? body.schema.name : (cqlring_bytes){NULL, 0});
         return;
     }
     if (!IS(body.type, "STATUS_CHANGE") && !IS(body.type, "TOPOLOGY_CHANGE"))

@@ -21,7 +21,7 @@ enum {
     DEBOUNCE_US = 1000000,
     AGAIN_MIN_US = 2000000,      /* after a reading that failed, doubling */
     AGAIN_MAX_US = 64000000,
-    CHANGED_MAX = 16             /* keyspaces read by themselves; more are all of them */
+    CHANGED_MAX = 16             /* tables or keyspaces read by themselves; more are all of them */
 };
 
 /* Somebody who waits for a reading that begins from now on. */
@@ -34,7 +34,9 @@ struct refresh {
 };
 
 struct changes {
-    char names[CHANGED_MAX][64];
+    struct change {
+        char keyspace[64], table[64]; /* table "": the whole keyspace */
+    } list[CHANGED_MAX];
     uint32_t count;
     bool all;
 };
@@ -51,7 +53,8 @@ struct schema_desk {
     struct refresh *waiting;         /* for the next reading */
 
     bool reading;
-    struct changes read;             /* what is being read */
+    struct changes read;             /* what is being read … */
+    bool tables_alone;               /* … which is some tables of one keyspace */
     enum schema_query query;
     bool is_scylla;
     struct schema_draft draft;
@@ -80,23 +83,55 @@ static void plan(struct schema_desk *desk, int64_t in_us)
     arm(desk);
 }
 
-static void changes_add(struct changes *changes, cqlring_bytes keyspace)
+static bool name_take(char out[64], cqlring_bytes name)
 {
+    memset(out, 0, 64);
+    if (name.size <= 0 || name.size > 63)
+        return false;
+    memcpy(out, name.data, (size_t)name.size);
+    return true;
+}
+
+/* Tables of several keyspaces, or beside other things: then it is their keyspaces, each once. */
+static void changes_widen(struct changes *changes)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < changes->count; i++) {
+        uint32_t j = 0;
+        while (j < kept && strcmp(changes->list[j].keyspace, changes->list[i].keyspace) != 0)
+            j++;
+        if (j < kept)
+            continue;
+        changes->list[kept] = changes->list[i];
+        changes->list[kept++].table[0] = '\0';
+    }
+    changes->count = kept;
+}
+
+static bool changes_have(const struct changes *changes, const struct change *change)
+{
+    for (uint32_t i = 0; i < changes->count; i++)
+        if (strcmp(changes->list[i].keyspace, change->keyspace) == 0 &&
+            (changes->list[i].table[0] == '\0' || strcmp(changes->list[i].table, change->table) == 0))
+            return true;
+    return false;
+}
+
+static void changes_add(struct changes *changes, cqlring_bytes keyspace, cqlring_bytes table)
+{
+    struct change change;
     if (changes->all)
         return;
-    if (keyspace.size <= 0 || (size_t)keyspace.size >= sizeof changes->names[0]) {
-        changes->all = true;
+    changes->all = !name_take(change.keyspace, keyspace);
+    (void)name_take(change.table, table); /* one with a longer name is the whole keyspace */
+    if (changes->count == CHANGED_MAX)
+        changes_widen(changes);
+    if (changes_have(changes, &change))
         return;
-    }
-    for (uint32_t i = 0; i < changes->count; i++)
-        if (strlen(changes->names[i]) == (size_t)keyspace.size && memcmp(changes->names[i], keyspace.data, (size_t)keyspace.size) == 0)
-            return;
-    if (changes->count == CHANGED_MAX) {
+    if (changes->count < CHANGED_MAX)
+        changes->list[changes->count++] = change;
+    else
         changes->all = true;
-        return;
-    }
-    memcpy(changes->names[changes->count], keyspace.data, (size_t)keyspace.size);
-    changes->names[changes->count++][keyspace.size] = '\0';
 }
 
 static void refresh_done(struct refresh *refresh, struct failure *failure)
@@ -152,7 +187,7 @@ static void reading_drop(struct schema_desk *desk)
     desk->page = NULL;
     desk->changed.all = desk->changed.all || desk->read.all;
     for (uint32_t i = 0; i < desk->read.count; i++)
-        changes_add(&desk->changed, cqlring_text(desk->read.names[i]));
+        changes_add(&desk->changed, cqlring_text(desk->read.list[i].keyspace), cqlring_text(desk->read.list[i].table));
 }
 
 static void reading_failed(struct schema_desk *desk, cqlring_status status, const char *why)
@@ -196,7 +231,7 @@ static void reading_ends(struct schema_desk *desk)
 {
     const char *names[CHANGED_MAX];
     for (uint32_t i = 0; i < desk->read.count; i++)
-        names[i] = desk->read.names[i];
+        names[i] = desk->read.list[i].keyspace;
     struct cqlring_schema *schema =
         cqr_schema_draft_finish(&desk->draft, desk->read.all ? NULL : desk->cluster->schema_now, names, desk->read.count);
     if (schema == NULL) {
@@ -204,8 +239,8 @@ static void reading_ends(struct schema_desk *desk)
         return;
     }
     schema_publish(desk, schema);
-    cqr_log(&desk->lane->runtime->log, CQLRING_LOG_INFO, "schema read: %u keyspaces, %u of them again", schema->count,
-            desk->read.all ? schema->count : desk->read.count);
+    cqr_log(&desk->lane->runtime->log, CQLRING_LOG_INFO, "schema read: %u %s of %u keyspaces", desk->read.all ? schema->count : desk->read.count,
+            desk->tables_alone ? "tables" : "keyspaces", schema->count);
     desk->reading = false;
     desk->failures = 0;
     desk->due_us = INT64_MAX;
@@ -223,12 +258,20 @@ static bool is_optional(enum schema_query query)
     return query == SCHEMA_QUERY_TABLETS || query >= SCHEMA_QUERY_VIRTUAL_KEYSPACES;
 }
 
+static bool is_asked(const struct schema_desk *desk, enum schema_query query)
+{
+    if (desk->tables_alone)
+        return query == SCHEMA_QUERY_TABLES || query == SCHEMA_QUERY_VIEWS || query == SCHEMA_QUERY_COLUMNS || query == SCHEMA_QUERY_INDEXES;
+    if (query == SCHEMA_QUERY_TABLETS)
+        return desk->is_scylla;
+    return query < SCHEMA_QUERY_VIRTUAL_KEYSPACES || (!desk->is_scylla && desk->read.all);
+}
+
 static void next_query(struct schema_desk *desk)
 {
     do {
         desk->query++;
-    } while ((desk->query == SCHEMA_QUERY_TABLETS && !desk->is_scylla) ||
-             (desk->query >= SCHEMA_QUERY_VIRTUAL_KEYSPACES && desk->query < SCHEMA_QUERIES && (desk->is_scylla || !desk->read.all)));
+    } while (desk->query < SCHEMA_QUERIES && !is_asked(desk, desk->query));
     if (desk->query == SCHEMA_QUERIES)
         reading_ends(desk);
     else
@@ -272,6 +315,24 @@ static void page_done(struct lane *lane, struct op *op, void *context)
     reading_failed(desk, status, why);
 }
 
+/* " WHERE name IN ('a', 'b')": of each change the member at this offset. Room for 64 + 136 a name is there. */
+static size_t put_in(char *text, const char *before, const struct changes *changes, size_t member, uint32_t count)
+{
+    size_t size = (size_t)sprintf(text, " %s IN (", before);
+    for (uint32_t i = 0; i < count; i++) {
+        size += (size_t)sprintf(text + size, "%s'", i == 0 ? "" : ", ");
+        for (const char *at = (const char *)&changes->list[i] + member; *at != '\0'; at++) {
+            if (*at == '\'')
+                text[size++] = '\'';
+            text[size++] = *at;
+        }
+        text[size++] = '\'';
+    }
+    text[size++] = ')';
+    text[size] = '\0';
+    return size;
+}
+
 static void ask_page(struct schema_desk *desk)
 {
     static const char *const from[SCHEMA_QUERIES] = {
@@ -288,25 +349,40 @@ static void ask_page(struct schema_desk *desk)
         [SCHEMA_QUERY_VIRTUAL_TABLES] = "system_virtual_schema.tables",
         [SCHEMA_QUERY_VIRTUAL_COLUMNS] = "system_virtual_schema.columns",
     };
-    char text[128 + CHANGED_MAX * 136];
-    int size = snprintf(text, sizeof text, "SELECT * FROM %s", from[desk->query]);
-    for (uint32_t i = 0; !desk->read.all && i < desk->read.count; i++) {
-        size += snprintf(text + size, sizeof text - (size_t)size, "%s", i == 0 ? " WHERE keyspace_name IN ('" : ", '");
-        for (const char *at = desk->read.names[i]; *at != '\0'; at++) {
-            if (*at == '\'')
-                text[size++] = '\'';
-            text[size++] = *at;
-        }
-        size += snprintf(text + size, sizeof text - (size_t)size, "%s", i + 1 == desk->read.count ? "')" : "'");
+    char text[256 + CHANGED_MAX * 136];
+    size_t size = (size_t)snprintf(text, sizeof text, "SELECT * FROM %s", from[desk->query]);
+    if (!desk->read.all) {
+        size += put_in(text + size, "WHERE keyspace_name", &desk->read, offsetof(struct change, keyspace), desk->tables_alone ? 1 : desk->read.count);
+        if (desk->tables_alone)
+            size += put_in(text + size, desk->query == SCHEMA_QUERY_VIEWS ? "AND view_name" : "AND table_name", &desk->read, offsetof(struct change, table),
+                           desk->read.count);
     }
     if (desk->is_scylla) /* there such readings have the time-out of any other (SC-04) */
-        size += snprintf(text + size, sizeof text - (size_t)size, " USING TIMEOUT 10s");
+        size += (size_t)snprintf(text + size, sizeof text - size, " USING TIMEOUT 10s");
     struct conn *conn = cqr_control_conn(desk->cluster);
     cqlring_bytes state = cqlring_result_paging_state(desk->page);
     if (conn == NULL || conn->writer.shut || conn->writer.gone)
         reading_interrupted(desk);
-    else if (!cqr_own_page(desk->lane, conn, (cqlring_bytes){text, size}, PAGE_ROWS, state, QUERY_TIMEOUT_US, page_done, desk))
+    else if (!cqr_own_page(desk->lane, conn, (cqlring_bytes){text, (int32_t)size}, PAGE_ROWS, state, QUERY_TIMEOUT_US, page_done, desk))
         reading_failed(desk, CQLRING_NO_MEMORY, "no room or memory for a request");
+}
+
+/* Whether tables of one keyspace are all that changed, and can be read by themselves. */
+static cqlring_status tables_begin(struct schema_desk *desk)
+{
+    struct changes *read = &desk->read;
+    const char *tables[CHANGED_MAX];
+    bool alone = !read->all;
+    for (uint32_t i = 0; i < read->count; i++) {
+        alone = alone && read->list[i].table[0] != '\0' && strcmp(read->list[i].keyspace, read->list[0].keyspace) == 0;
+        tables[i] = read->list[i].table;
+    }
+    cqlring_status status = CQLRING_OK;
+    desk->tables_alone =
+        alone && cqr_schema_draft_tables(&desk->draft, desk->cluster->schema_now, read->list[0].keyspace, tables, read->count, &status);
+    if (!desk->tables_alone && !read->all)
+        changes_widen(read);
+    return status;
 }
 
 static void reading_begins(struct schema_desk *desk)
@@ -324,10 +400,14 @@ static void reading_begins(struct schema_desk *desk)
     desk->served = desk->waiting;
     desk->waiting = NULL;
     desk->read.all = desk->read.all || desk->served != NULL || desk->read.count == 0 || desk->cluster->schema_now == NULL;
-    desk->query = SCHEMA_QUERY_KEYSPACES;
     cqr_schema_draft_init(&desk->draft);
+    cqlring_status status = tables_begin(desk);
+    desk->query = desk->tables_alone ? SCHEMA_QUERY_TABLES : SCHEMA_QUERY_KEYSPACES;
     arm(desk);
-    ask_page(desk);
+    if (status == CQLRING_OK)
+        ask_page(desk);
+    else
+        reading_failed(desk, status, "out of memory");
 }
 
 /* ---- what makes it read ---- */
@@ -345,12 +425,12 @@ void cqr_schema_timer(struct lane *lane, struct timer *timer)
         arm(desk);
 }
 
-void cqr_schema_changed(struct cqlring_cluster *cluster, cqlring_bytes keyspace)
+void cqr_schema_changed(struct cqlring_cluster *cluster, cqlring_bytes keyspace, cqlring_bytes table)
 {
     struct schema_desk *desk = cluster->schema;
     if (!desk->wanted || desk->stopped)
         return;
-    changes_add(&desk->changed, keyspace);
+    changes_add(&desk->changed, keyspace, table);
     if (desk->due_us == INT64_MAX && !desk->reading)
         plan(desk, DEBOUNCE_US);
 }

@@ -298,6 +298,45 @@ void cqr_schema_draft_init(struct schema_draft *draft)
     memset(draft, 0, sizeof *draft);
 }
 
+static bool is_among(const char *name, const char *const *names, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+bool cqr_schema_draft_tables(struct schema_draft *draft, const struct cqlring_schema *old, const char *keyspace, const char *const *tables, uint32_t count,
+                             cqlring_status *status)
+{
+    *status = CQLRING_OK;
+    struct unit *parent = (struct unit *)(uintptr_t)cqlring_schema_find_keyspace(old, keyspace); /* its first member */
+    if (parent == NULL || parent->generation == GENERATIONS_MAX)
+        return false;
+    struct unit *unit = cqr_unit_create();
+    struct unit **units = cqr_mem_array(1, sizeof *units);
+    if (unit != NULL)
+        unit->kept = cqr_arena_array(&unit->arena, parent->public.table_count + 1, sizeof *unit->kept);
+    if (unit == NULL || units == NULL || unit->kept == NULL) {
+        cqr_mem_free(units);
+        cqr_unit_release(unit);
+        *status = CQLRING_NO_MEMORY;
+        return false;
+    }
+    unit->public = parent->public;
+    unit->types = parent->types; /* nothing is added to these any more */
+    unit->functions = parent->functions;
+    unit->parent = cqr_unit_retain(parent);
+    unit->generation = parent->generation + 1;
+    for (uint32_t i = 0; i < parent->public.table_count; i++)
+        if (!is_among(parent->public.tables[i]->name, tables, count))
+            unit->kept[unit->kept_count++] = parent->public.tables[i];
+    units[0] = unit;
+    draft->units = units;
+    draft->count = draft->capacity = 1;
+    return true;
+}
+
 static cqlring_status row_read(struct schema_draft *draft, enum schema_query query, const struct row *row)
 {
     if (query == SCHEMA_QUERY_KEYSPACES || query == SCHEMA_QUERY_VIRTUAL_KEYSPACES)
@@ -381,20 +420,22 @@ struct cqlring_schema *cqr_schema_draft_finish(struct schema_draft *draft, const
         return NULL;
     }
     atomic_init(&schema->references, 1);
+    bool finished = true;
     for (uint32_t i = 0; i < draft->count; i++) {
-        cqr_unit_finish(draft->units[i]);
+        finished = cqr_unit_finish(draft->units[i]) && finished;
         schema->keyspaces[schema->count++] = &draft->units[i]->public;
     }
     for (uint32_t i = 0; old != NULL && i < old->count; i++) {
-        bool read_again = false;
-        for (uint32_t j = 0; j < name_count && !read_again; j++)
-            read_again = strcmp(names[j], old->keyspaces[i]->name) == 0;
-        if (!read_again)
+        if (!is_among(old->keyspaces[i]->name, names, name_count))
             schema->keyspaces[schema->count++] = &cqr_unit_retain((struct unit *)(uintptr_t)old->keyspaces[i])->public;
     }
     qsort(schema->keyspaces, schema->count, sizeof *schema->keyspaces, keyspace_order);
     draft->count = 0; /* theirs is the schema's now */
     cqr_schema_draft_fini(draft);
+    if (!finished) {
+        cqlring_schema_release(schema);
+        return NULL;
+    }
     return schema;
 }
 

@@ -7,6 +7,7 @@
    before. Pure functions but for memory; one owner until the snapshot is shared, immutable from then on. */
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "driver/cqlring.h"
 #include "serialize/mem.h"
@@ -42,6 +43,10 @@ struct schema_draft {
 };
 
 void cqr_schema_draft_init(struct schema_draft *draft);
+/* A draft of one keyspace of `old` in which all stays as it is but these tables and views, whose rows will come; true. False: it has
+   no such keyspace, or is itself made of too many such pieces: read it whole. *status: NO_MEMORY is told apart. */
+bool cqr_schema_draft_tables(struct schema_draft *draft, const struct cqlring_schema *old, const char *keyspace, const char *const *tables, uint32_t count,
+                             cqlring_status *status);
 /* A page of rows. OK; NO_MEMORY; PROTOCOL when they cannot be read. Rows that make no sense, or are about what the rows before did
    not name, are left out: another reading will come. */
 cqlring_status cqr_schema_draft_rows(struct schema_draft *draft, enum schema_query query, cqlring_result *rows);

@@ -46,11 +46,15 @@ struct unit *cqr_unit_retain(struct unit *unit)
 
 void cqr_unit_release(struct unit *unit)
 {
-    /* Release: this holder is through. Acquire: so is everybody else, for the one that frees. */
-    if (atomic_fetch_sub_explicit(&unit->references, 1, memory_order_acq_rel) != 1)
-        return;
-    cqr_arena_fini(&unit->arena);
-    cqr_mem_free(unit);
+    while (unit != NULL) {
+        /* Release: this holder is through. Acquire: so is everybody else, for the one that frees. */
+        if (atomic_fetch_sub_explicit(&unit->references, 1, memory_order_acq_rel) != 1)
+            return;
+        struct unit *parent = unit->parent;
+        cqr_arena_fini(&unit->arena);
+        cqr_mem_free(unit);
+        unit = parent;
+    }
 }
 
 void cqlring_schema_release(cqlring_schema *schema)
@@ -137,7 +141,7 @@ static int index_order(const void *a, const void *b)
 }
 
 /* What the lists have becomes what the public struct shows. A table whose key was not read is none (it was dropped meanwhile). */
-void cqr_unit_finish(struct unit *unit)
+bool cqr_unit_finish(struct unit *unit)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < unit->tables.count; i++) {
@@ -159,7 +163,14 @@ void cqr_unit_finish(struct unit *unit)
             unit->tables.items[kept++] = table;
     }
     unit->tables.count = kept;
-    cqr_named_sort(&unit->functions);
+    if (unit->parent == NULL) {
+        cqr_named_sort(&unit->functions);
+    } else {
+        for (uint32_t i = 0; i < unit->kept_count; i++)
+            if (!cqr_list_add(unit, &unit->tables, (void *)(uintptr_t)unit->kept[i]))
+                return false;
+        cqr_named_sort(&unit->tables);
+    }
     cqlring_schema_keyspace *keyspace = &unit->public;
     keyspace->tables = (const cqlring_schema_table *const *)(const void *)unit->tables.items;
     keyspace->table_count = unit->tables.count;
@@ -167,6 +178,7 @@ void cqr_unit_finish(struct unit *unit)
     keyspace->type_count = unit->types.count;
     keyspace->functions = (const cqlring_schema_function *const *)(const void *)unit->functions.items;
     keyspace->function_count = unit->functions.count;
+    return true;
 }
 
 /* ---- looking ---- */

@@ -31,7 +31,13 @@ struct unit {
     struct arena arena;
     struct list tables, types, functions;
     struct table *last;             /* where the last column or index belonged */
+    struct unit *parent;            /* whose memory some of it is, a reference; NULL: all of it is its own */
+    uint32_t generation;            /* how many parents stand behind it */
+    const cqlring_schema_table **kept; /* of the parent: tables that were not read again, by name */
+    uint32_t kept_count;
 };
+
+enum { GENERATIONS_MAX = 16 };      /* then a keyspace is read whole, and the memory of what it was before is free */
 
 /* schema_unit.c */
 struct unit *cqr_unit_create(void);                                  /* one reference; NULL: out of memory */
@@ -42,7 +48,7 @@ bool cqr_list_add(struct unit *unit, struct list *list, void *item); /* false: o
 void cqr_named_sort(struct list *list);
 void *cqr_named_find(void *const *items, uint32_t count, cqlring_bytes name); /* in a sorted one; NULL: none */
 void cqr_columns_sort(struct table *table);
-void cqr_unit_finish(struct unit *unit); /* what the lists have becomes what the public struct shows */
+bool cqr_unit_finish(struct unit *unit); /* what the lists have becomes what the public struct shows; false: out of memory */
 
 /* ---- a row ---- */
 

@@ -187,6 +187,15 @@ static bool lacks_table(struct flow *flow, void *name)
     return !has_table(flow, name);
 }
 
+static bool has_columns(struct flow *flow, void *count)
+{
+    cqlring_schema *schema = cqlring_schema_get(flow->cluster);
+    const cqlring_schema_table *table = cqlring_schema_find_table(schema, "ks", "moving");
+    bool there = table != NULL && table->column_count == *(uint32_t *)count;
+    cqlring_schema_release(schema);
+    return there;
+}
+
 START_TEST(what_changes_is_read_again_and_the_rest_is_shared)
 {
     struct flow flow;
@@ -207,6 +216,7 @@ START_TEST(what_changes_is_read_again_and_the_rest_is_shared)
     ck_assert_ptr_null(cqlring_schema_find_table(before, "ks", "burst_00")); /* what one holds stays as it is */
     ck_assert_ptr_eq(cqlring_schema_find_keyspace(before, "other"), cqlring_schema_find_keyspace(after, "other"));
     ck_assert_ptr_ne(cqlring_schema_find_keyspace(before, "ks"), cqlring_schema_find_keyspace(after, "ks"));
+    ck_assert_str_eq(cqlring_schema_find_keyspace(after, "ks")->replication[0].name, "class");
     cqlring_schema_release(before);
     flow_cql(&flow, "DROP TABLE ks.burst_07");
     watch_for(&flow, lacks_table, "burst_07");
@@ -218,6 +228,49 @@ START_TEST(what_changes_is_read_again_and_the_rest_is_shared)
     ck_assert_ptr_nonnull(cqlring_schema_find_keyspace(last, "other"));
     cqlring_schema_release(last);
     cqlring_schema_release(after);
+    flow_close(&flow);
+}
+END_TEST
+
+/* One table of many: it alone is read again, however often, and what it was does not stay for ever. */
+START_TEST(a_table_that_changes_is_read_by_itself)
+{
+    enum { CHANGES = 18 }; /* more than pieces are put together before a keyspace is read whole */
+    struct flow flow;
+    start(&flow, 1);
+    ask_record(&flow);
+    flow_open(&flow);
+    flow_cql(&flow, "CREATE TYPE ks.pair (a int, b int)");
+    flow_cql(&flow, "CREATE TABLE ks.moving (k int PRIMARY KEY, v frozen<pair>)");
+    cqlring_schema *first = read_schema(&flow);
+    for (int i = 0; i < CHANGES; i++) {
+        char cql[100], wanted[20];
+        snprintf(wanted, sizeof wanted, "c%02d", i);
+        snprintf(cql, sizeof cql, "ALTER TABLE ks.moving ADD %s frozen<pair>", wanted);
+        char message[200];
+        ck_assert_int_eq(node_cql(flow.node, cql, NULL, message, sizeof message), 0);
+        watch_for(&flow, has_columns, &(uint32_t){(uint32_t)i + 3});
+        cqlring_schema *schema = cqlring_schema_get(flow.cluster);
+        const cqlring_schema_table *table = cqlring_schema_find_table(schema, "ks", "moving");
+        ck_assert_str_eq(table->columns[i + 1]->name, wanted);
+        ck_assert_int_eq((int)cqlring_type_kind(table->columns[i + 1]->type), CQLRING_KIND_UDT);
+        if (i == 0)
+            ck_assert_ptr_eq(cqlring_schema_find_table(schema, "ks", "t"), cqlring_schema_find_table(first, "ks", "t")); /* not read again */
+        ck_assert_uint_eq(cqlring_schema_find_keyspace(schema, "ks")->table_count, 2);
+        ck_assert_ptr_nonnull(cqlring_schema_find_type(schema, "ks", "pair"));
+        cqlring_schema_release(schema);
+        if (i == 0) {
+            cqlring_schema_release(first);
+            first = NULL;
+        }
+    }
+    ck_assert_uint_ge(watch_log_count("schema read: 1 tables"), CHANGES - 3);
+    ck_assert_uint_ge(watch_log_count("schema read: 1 keyspaces"), 1);
+    flow_cql(&flow, "DROP TABLE ks.moving");
+    watch_for(&flow, lacks_table, "moving");
+    cqlring_schema *schema = cqlring_schema_get(flow.cluster);
+    ck_assert_uint_eq(cqlring_schema_find_keyspace(schema, "ks")->table_count, 1);
+    cqlring_schema_release(schema);
     flow_close(&flow);
 }
 END_TEST
@@ -610,12 +663,13 @@ int main(void)
 {
     Suite *suite = suite_create("schema");
     TCase *tcase = tcase_create("schema");
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, 100);
     tcase_add_test(tcase, nothing_is_read_before_it_is_asked_for);
     tcase_add_test(tcase, it_can_be_read_from_the_open_on);
     tcase_add_test(tcase, it_can_be_turned_off);
     tcase_add_test(tcase, keyspaces_tables_columns_types_and_indexes_are_there);
     tcase_add_test(tcase, what_changes_is_read_again_and_the_rest_is_shared);
+    tcase_add_test(tcase, a_table_that_changes_is_read_by_itself);
     tcase_add_test(tcase, another_ones_changes_are_seen_by_their_events);
     tcase_add_test(tcase, what_changed_without_a_control_connection_is_not_missed);
     tcase_add_test(tcase, a_reading_that_is_cut_goes_on_with_the_next_control_connection);

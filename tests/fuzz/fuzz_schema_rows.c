@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Pages of system_schema made into a snapshot, and that into CQL. The input is a list of pages: the number of the query, its size
-   as a big-endian u16, and a ROWS body. A query's end is told when the next one begins. The second half of the queries, by the
-   first byte's top bit, are read over a snapshot of the first half, as a partial reading is. */
+   as a big-endian u16, and a ROWS body. A query's end is told when the next one begins. Queries with the top bit (0x80) are read over a
+   snapshot of those before, as keyspaces that changed are; with 0x40 too, as tables of ks that changed are. */
 
 #include <assert.h>
 #include <stdlib.h>
@@ -51,10 +51,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     cqr_schema_draft_init(&draft);
     struct cqlring_schema *first = NULL;
     int last = -1;
-    bool good = true;
+    bool good = true, alone = false;
     while (size >= 3 && good) {
-        int query = data[0] & 0x7F;
-        bool second = data[0] >= 0x80;
+        int query = data[0] & 0x3F;
+        bool second = data[0] >= 0x80, tables = data[0] >= 0xC0;
         size_t length = (size_t)data[1] << 8 | data[2];
         data += 3;
         size -= 3;
@@ -68,7 +68,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             first = cqr_schema_draft_finish(&draft, NULL, NULL, 0);
             cqr_schema_draft_init(&draft);
             last = -1;
+            static const char *const changed[] = {"t", "v", "new"};
+            cqlring_status status = CQLRING_OK;
+            if (tables && cqr_schema_draft_tables(&draft, first, "ks", changed, 3, &status)) {
+                last = SCHEMA_QUERY_TABLES;
+                alone = true;
+            }
         }
+        if (alone && (query < SCHEMA_QUERY_TABLES || query > SCHEMA_QUERY_INDEXES))
+            break; /* the others are not asked for then */
         while (last < query && good) { /* those that have no page end too */
             if (last >= 0)
                 good = cqr_schema_draft_end(&draft, (enum schema_query)last) == CQLRING_OK;

@@ -345,6 +345,49 @@ START_TEST(a_partial_reading_shares_what_it_did_not_read)
 }
 END_TEST
 
+START_TEST(a_reading_of_a_table_keeps_the_others_and_what_they_live_in)
+{
+    begin();
+    feed_keyspace("ks");
+    feed_type("pair", TEXTS("a"), TEXTS("int"));
+    feed_table("ks", "dropped", none);
+    feed_table("ks", "grown", none);
+    feed_table("ks", "other", none);
+    feed_column("dropped", "k", "partition_key", 0, "int");
+    feed_column("grown", "k", "partition_key", 0, "int");
+    feed_column("other", "k", "partition_key", 0, "frozen<pair>");
+    struct cqlring_schema *schema = finish(NULL, NULL, 0);
+    static const char *const tables[] = {"grown", "dropped", "new"}, *const names[] = {"ks"};
+    cqlring_status status = CQLRING_OK;
+    int pieces = 0;
+    for (;; pieces++) {
+        begin();
+        at = SCHEMA_QUERY_TABLES;
+        if (!cqr_schema_draft_tables(&draft, schema, "ks", tables, 3, &status))
+            break;
+        feed_table("ks", "grown", none);
+        feed_table("ks", "new", none);
+        feed_column("grown", "k", "partition_key", 0, "int");
+        feed_column("grown", "v", "regular", -1, "frozen<pair>");
+        feed_column("new", "k", "partition_key", 0, "text");
+        struct cqlring_schema *next = finish(schema, names, 1);
+        const cqlring_schema_keyspace *keyspace = cqlring_schema_find_keyspace(next, "ks");
+        ck_assert_uint_eq(keyspace->table_count, 3);
+        ck_assert_ptr_eq(cqlring_schema_find_table(next, "ks", "other"), cqlring_schema_find_table(schema, "ks", "other"));
+        ck_assert_ptr_null(cqlring_schema_find_table(next, "ks", "dropped"));
+        ck_assert_ptr_nonnull(cqlring_schema_find_table(next, "ks", "new"));
+        ck_assert_int_eq((int)cqlring_type_kind(cqlring_schema_find_table(next, "ks", "grown")->columns[1]->type), CQLRING_KIND_UDT);
+        cqlring_schema_release(schema); /* what next has of it stays */
+        schema = next;
+    }
+    ck_assert_int_eq(status, CQLRING_OK);
+    ck_assert_int_eq(pieces, 16); /* then the keyspace is read whole, and all of the old memory goes */
+    ck_assert(!cqr_schema_draft_tables(&draft, schema, "no", tables, 3, &status));
+    ck_assert(!cqr_schema_draft_tables(&draft, NULL, "ks", tables, 3, &status));
+    cqlring_schema_release(schema);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schema_rows");
@@ -357,6 +400,7 @@ int main(void)
     tcase_add_test(tcase, functions_are_written_without_frozen_arguments);
     tcase_add_test(tcase, rows_that_make_no_sense_are_left_out);
     tcase_add_test(tcase, a_torn_page_is_an_error);
+    tcase_add_test(tcase, a_reading_of_a_table_keeps_the_others_and_what_they_live_in);
     tcase_add_test(tcase, a_partial_reading_shares_what_it_did_not_read);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
