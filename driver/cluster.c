@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "driver/agreement.h"
 #include "driver/execution.h"
 #include "driver/fork.h"
 #include "driver/lane.h"
 #include "driver/node_stats.h"
 #include "driver/runtime.h"
+#include "driver/schema.h"
 #include "driver/session.h"
 #include "driver/tls_settings.h"
 
@@ -47,6 +49,9 @@ static void cluster_free(struct cqlring_cluster *cluster)
         pthread_mutex_unlock(&runtime->lock);
     }
     cqr_control_free(cluster->control);
+    cqr_agreement_free(cluster->agreement);
+    cqr_schema_free(cluster->schema);
+    cqlring_schema_release(cluster->schema_now);
     cqr_mem_free(atomic_load_explicit(&cluster->spare, memory_order_acquire));
     cqr_topology_release(cluster->topology);
     for (uint32_t i = 0; i < cluster->node_count; i++) {
@@ -247,6 +252,11 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
         return cqr_error(error, CQLRING_INVALID, "cluster options: frame_size_max %u bytes (4096 to %u)", options->frame_size_max, (unsigned)PROTO_BODY_MAX);
     if (options->request_size_max > PROTO_BODY_MAX)
         return cqr_error(error, CQLRING_INVALID, "cluster options: request_size_max %u bytes (at most %u)", options->request_size_max, (unsigned)PROTO_BODY_MAX);
+    if (options->schema_agreement_us < -1 || options->schema_agreement_us > TIME_MAX_US)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: schema_agreement_us %lld (-1 for no wait, 0 for the default, or up to %lld microseconds, a day)",
+                         (long long)options->schema_agreement_us, (long long)TIME_MAX_US);
+    if (options->schema_metadata > CQLRING_YES)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: schema_metadata %d (DEFAULT, NO or YES)", options->schema_metadata);
     if ((options->user == NULL) != (options->password == NULL))
         return cqr_error(error, CQLRING_INVALID, "cluster options: user and password are given together");
     if (options->authenticator != NULL && options->authenticator->struct_size < sizeof *options->authenticator)
@@ -280,6 +290,8 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     cluster->on_node_context = options->on_node_context;
     cluster->translate_address = options->translate_address;
     cluster->translate_context = options->translate_context;
+    cluster->agreement_us = time_or(options->schema_agreement_us, AGREEMENT_DEFAULT_US);
+    cluster->schema_metadata = options->schema_metadata;
     cluster->inflight_per_connection = options->inflight_per_connection != 0 ? options->inflight_per_connection : 1024;
     cluster->orphans_max = options->orphans_max != 0 ? options->orphans_max : 1024;
     cluster->frame_size_max = options->frame_size_max != 0 ? options->frame_size_max : PROTO_BODY_MAX;
@@ -371,7 +383,11 @@ static cqlring_status cluster_open(cqlring_runtime *runtime, const cqlring_clust
     cqlring_status status = options_take(cluster, options, call, error);
     if (status == CQLRING_OK)
         cluster->topology = cqr_topology_create();
-    if (status == CQLRING_OK && (cluster->topology == NULL || !cqr_control_create(cluster)))
+    if (status == CQLRING_OK) {
+        cluster->agreement = cqr_agreement_create(cluster);
+        cluster->schema = cqr_schema_create(cluster);
+    }
+    if (status == CQLRING_OK && (cluster->topology == NULL || cluster->agreement == NULL || cluster->schema == NULL || !cqr_control_create(cluster)))
         status = cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     if (status == CQLRING_OK) {
         pthread_mutex_lock(&core->lock);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "driver/agreement.h"
 #include "driver/control_rows.h"
 #include "driver/fork.h"
 #include "driver/lane.h"
@@ -17,7 +18,9 @@
 #include "driver/policy.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
+#include "driver/schema.h"
 #include "driver/session.h"
+#include "driver/trace.h"
 
 enum control_state {
     CONTROL_IDLE,
@@ -343,6 +346,7 @@ static void link_changed(struct lane *lane, struct pool_link *link, bool up)
         control->version_try = 0;
         control->old_peers = false;
         read_all(control);
+        cqr_schema_connected(control->cluster);
         return;
     }
     if (control->state == CONTROL_AWAIT_CONNECTION && link->retry_version) {
@@ -382,6 +386,7 @@ static void link_event(struct lane *lane, struct pool_link *link, const struct c
     struct response_prefix prefix;
     if (event == NULL) {
         schedule(control, DEBOUNCE_US);
+        cqr_schema_changed(cluster, (cqlring_bytes){NULL, 0}, (cqlring_bytes){NULL, 0});
         return;
     }
     if (cqr_decode_prefix(event->flags, &bytes, &prefix) != CQLRING_OK || cqr_decode_event(&link->conn->dialect, bytes, &body) != CQLRING_OK)
@@ -390,6 +395,7 @@ static void link_event(struct lane *lane, struct pool_link *link, const struct c
     if (IS(body.type, "SCHEMA_CHANGE")) {
         if (IS(body.schema.target, "KEYSPACE"))
             schedule(control, DEBOUNCE_US);
+        cqr_schema_changed(cluster, body.schema.keyspace, IS(body.schema.target, "TABLE") ? body.schema.name : (cqlring_bytes){NULL, 0});
         return;
     }
     if (!IS(body.type, "STATUS_CHANGE") && !IS(body.type, "TOPOLOGY_CHANGE"))
@@ -600,6 +606,9 @@ void cqr_control_stop(struct lane *lane, struct cqlring_cluster *cluster)
     if (control->state == CONTROL_STOPPED)
         return;
     control->state = CONTROL_STOPPED;
+    cqr_agreement_stop(cluster->agreement);
+    cqr_schema_stop(cluster->schema);
+    cqr_traces_stop(cluster);
     cqr_wheel_disarm(&lane->wheel, &control->timer);
     results_drop(control);
     if (control->link.conn != NULL) {
@@ -611,6 +620,12 @@ void cqr_control_stop(struct lane *lane, struct cqlring_cluster *cluster)
     }
     if (cluster->opening != NULL)
         cqr_cluster_opened(cluster, cqr_failure_make(CQLRING_CLOSED, "the cluster was closed while it was opening"));
+}
+
+struct conn *cqr_control_conn(const struct cqlring_cluster *cluster)
+{
+    const struct control *control = cluster->control;
+    return control->state != CONTROL_STOPPED && control->link.up ? control->link.conn : NULL;
 }
 
 void cqr_control_free(struct control *control)

@@ -24,7 +24,7 @@
      connect 5 s for TCP + TLS + startup · consistency LOCAL_ONE · page size 5 000 rows · job window 256 rows · in flight
      per connection 1 024 · orphaned streams 1 024, then the connection is replaced · bytes 16 MiB a job, a queue, and a
      session's single executions · frame 256 MiB · reconnect at once, then 50 ms doubling to 10 s, ± 15 % · heartbeat 30 s ·
-     a node is suspect after 2 s without a byte while requests wait on it · protocol v5, stepping down to v4 ·
+     a node is suspect after 2 s without a byte while requests wait on it · schema agreement 10 s, schema metadata when asked for · protocol v5, stepping down to v4 ·
      compression none · TLS off; when on, certificate chain and host are verified. */
 
 #include "cqlring_types.h"
@@ -46,6 +46,7 @@ typedef struct cqlring_future cqlring_future;
 typedef struct cqlring_result cqlring_result;
 typedef struct cqlring_queue cqlring_queue;
 typedef struct cqlring_node cqlring_node;
+typedef struct cqlring_schema cqlring_schema;
 
 CQLRING_API const char *cqlring_version(void); /* "0.1.0"; static */
 
@@ -190,6 +191,10 @@ typedef struct cqlring_cluster_options {
        every node but that of the control connection, which is where it was dialled; must not wait. NULL: nothing is translated. */
     bool (*translate_address)(const cqlring_node_info *node, char *address, size_t size, void *context);
     void *translate_context;
+    int64_t schema_agreement_us;  /* default 10 s; −1 none: how long a request that changed the schema waits, behind its answer, for
+                                     the nodes that are up to agree on it; looked at every 200 ms (cqlring_result_schema_agreed) */
+    cqlring_tristate schema_metadata; /* default: read when cqlring_schema_refresh is first called, kept up to date from then on;
+                                         YES: from the open on; NO: never */
 } cqlring_cluster_options;
 
 /* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the
@@ -491,11 +496,139 @@ CQLRING_API uint32_t cqlring_result_warnings(const cqlring_result *result, cqlri
 CQLRING_API uint32_t cqlring_result_payload(const cqlring_result *result, cqlring_payload_entry *entries, uint32_t capacity);
 /* SCHEMA_CHANGE and SET_KEYSPACE answers: what changed ("CREATED", "TABLE", keyspace, name); false when it is neither. */
 CQLRING_API bool cqlring_result_schema_change(const cqlring_result *result, cqlring_bytes *change, cqlring_bytes *target, cqlring_bytes *keyspace, cqlring_bytes *name);
+/* Of a SCHEMA_CHANGE: 1 when all nodes that were up had the new schema before the result was handed out, 0 when the wait
+   (schema_agreement_us) ended before; −1 when nothing was waited for. */
+CQLRING_API int cqlring_result_schema_agreed(const cqlring_result *result);
 CQLRING_API size_t cqlring_result_pinned_size(const cqlring_result *result);   /* bytes of memory it keeps alive */
 CQLRING_API cqlring_result *cqlring_result_detach(const cqlring_result *result); /* a copy that pins only itself; NULL when out of memory */
 /* The next page of the same statement: a paged result keeps its request. how: what shall be different from here on (all
    but keyspace, payload and paging_state); NULL: nothing. INVALID when it was the last page, and for the result of a job. */
 CQLRING_API cqlring_status cqlring_next_page(cqlring_result *result, const cqlring_execution *how, cqlring_future **future, cqlring_error *error);
+
+/* ---- traces: what the server wrote down of a request whose execution said `tracing` ------------------------------- */
+
+typedef struct cqlring_schema_pair cqlring_schema_pair;
+
+typedef struct cqlring_trace_event {
+    const char *activity, *source, *thread; /* source: an address */
+    int32_t elapsed_us;           /* at the source; −1 unknown */
+} cqlring_trace_event;
+
+typedef struct cqlring_trace {
+    uint8_t id[16];
+    const char *request, *command, *coordinator, *client; /* "" where the server does not say */
+    int64_t started_ms;           /* since 1970 */
+    int32_t duration_us;          /* −1: it had not come to its end */
+    const cqlring_schema_pair *parameters;
+    uint32_t parameter_count;
+    const cqlring_trace_event *events; /* in the server's order */
+    uint32_t event_count;
+} cqlring_trace;
+/* Read the trace of this id (cqlring_result_trace_id) from system_traces. The server writes it when the request is long
+   answered: it is looked for again, for at most 5 s, then TIMEOUT. */
+CQLRING_API cqlring_status cqlring_trace_fetch(cqlring_cluster *cluster, const uint8_t trace_id[16], cqlring_future **future, cqlring_error *error);
+CQLRING_API const cqlring_trace *cqlring_future_trace(const cqlring_future *future); /* lives as long as the future; NULL: not ready, failed or not one */
+
+/* ---- schema: what the cluster's keyspaces look like --------------------------------------------------------------- */
+
+/* Names are as the server has them: case-sensitive, without quotes. Structs grow at their end only. */
+struct cqlring_schema_pair {
+    const char *name, *value;
+};
+
+typedef enum cqlring_column_kind { CQLRING_PARTITION_KEY = 0, CQLRING_CLUSTERING = 1, CQLRING_STATIC = 2, CQLRING_REGULAR = 3 } cqlring_column_kind;
+
+typedef struct cqlring_schema_column {
+    const char *name;
+    const char *type_text;        /* as the server writes it */
+    const cqlring_type *type;     /* NULL: not a type that this library can read */
+    cqlring_column_kind kind;
+    int32_t position;             /* in its key, from 0; −1 for the others */
+    uint8_t is_descending;        /* clustering order */
+} cqlring_schema_column;
+
+typedef struct cqlring_schema_index {
+    const char *name, *kind;      /* "COMPOSITES", "KEYS", "CUSTOM" */
+    const char *target;           /* as in CREATE INDEX: "v", "values(tags)" */
+    const cqlring_schema_pair *options; /* all of them: target and class_name too */
+    uint32_t option_count;
+} cqlring_schema_index;
+
+typedef struct cqlring_schema_table {
+    const char *keyspace, *name;
+    uint8_t id[16];
+    const cqlring_schema_column *const *columns; /* partition key, clustering, static, regular; the last two by name */
+    uint32_t column_count, partition_key_count, clustering_count;
+    const cqlring_schema_index *const *indexes;
+    uint32_t index_count;
+    const cqlring_schema_pair *options; /* of WITH, values as CQL writes them: "'text'", "{'class': '…'}", "864000" */
+    uint32_t option_count;
+    uint8_t is_view, is_counter, is_compact; /* materialized view; table of counters; COMPACT STORAGE */
+    uint8_t includes_all_columns;            /* of a view: SELECT * */
+    const char *base_table, *where_clause;   /* of a view, else "" */
+} cqlring_schema_table;
+
+typedef struct cqlring_schema_type { /* a user-defined type */
+    const char *keyspace, *name;
+    const cqlring_type *type;     /* of kind UDT, its fields its children; NULL: a field's type cannot be read */
+    const char *const *field_names, *const *field_types; /* the types as the server writes them */
+    uint32_t field_count;
+} cqlring_schema_type;
+
+typedef struct cqlring_schema_function { /* or aggregate; one entry for each list of argument types */
+    const char *keyspace, *name;
+    const char *const *argument_types, *const *argument_names; /* names: of functions only */
+    uint32_t argument_count;
+    const char *return_type;
+    uint8_t is_aggregate;
+    uint8_t called_on_null;       /* CALLED ON NULL INPUT */
+    const char *language, *body;  /* of functions, else "" */
+    const char *state_function, *state_type, *final_function, *initial; /* of aggregates; "" where there is none */
+} cqlring_schema_function;
+
+typedef struct cqlring_schema_keyspace {
+    const char *name;
+    const cqlring_schema_pair *replication; /* "class" among them */
+    uint32_t replication_count;
+    uint8_t durable_writes;
+    uint8_t is_virtual;           /* Cassandra's virtual tables */
+    const cqlring_schema_table *const *tables; /* by name, materialized views among them */
+    uint32_t table_count;
+    const cqlring_schema_type *const *types; /* by name */
+    uint32_t type_count;
+    const cqlring_schema_function *const *functions; /* by name */
+    uint32_t function_count;
+    int8_t tablets;               /* ScyllaDB: 1 by tablets, 0 not; −1 when the server does not say */
+} cqlring_schema_keyspace;
+
+/* The newest snapshot: a reference of the caller's own, which stays as it is for ever. NULL: none has been read. What it hands
+   out lives as long as it. */
+CQLRING_API cqlring_schema *cqlring_schema_get(cqlring_cluster *cluster);
+CQLRING_API void cqlring_schema_release(cqlring_schema *schema);
+/* Reads all of it; ready when cqlring_schema_get hands out what was read after this call, or with the reason why it could not be
+   read, or TIMEOUT after 60 s. After the first one the snapshot is kept up to date: what changed is read again 1 s after an event
+   told of it. */
+CQLRING_API cqlring_status cqlring_schema_refresh(cqlring_cluster *cluster, cqlring_future **future, cqlring_error *error);
+/* Ready when all nodes that are up have the same schema; TIMEOUT when they had not in timeout_us (0: schema_agreement_us). */
+CQLRING_API cqlring_status cqlring_schema_agree(cqlring_cluster *cluster, int64_t timeout_us, cqlring_future **future, cqlring_error *error);
+/* All keyspaces by name; returns how many. */
+CQLRING_API uint32_t cqlring_schema_keyspaces(const cqlring_schema *schema, const cqlring_schema_keyspace *const **keyspaces);
+/* By name; NULL: there is none. A table may be a materialized view. */
+CQLRING_API const cqlring_schema_keyspace *cqlring_schema_find_keyspace(const cqlring_schema *schema, const char *keyspace);
+CQLRING_API const cqlring_schema_table *cqlring_schema_find_table(const cqlring_schema *schema, const char *keyspace, const char *table);
+CQLRING_API const cqlring_schema_type *cqlring_schema_find_type(const cqlring_schema *schema, const char *keyspace, const char *type);
+
+typedef enum cqlring_schema_part {
+    CQLRING_SCHEMA_KEYSPACE = 0,  /* CREATE KEYSPACE; name is not used */
+    CQLRING_SCHEMA_ALL = 1,       /* that, and then everything in it, in an order in which it can be made; name is not used */
+    CQLRING_SCHEMA_TABLE = 2,     /* or materialized view; without its indexes */
+    CQLRING_SCHEMA_TYPE = 3,
+    CQLRING_SCHEMA_INDEX = 4,
+    CQLRING_SCHEMA_FUNCTION = 5   /* or aggregate: all of that name */
+} cqlring_schema_part;
+/* The CQL that makes this part of a schema again, statements ended by ";\n", NUL-terminated and cut to capacity bytes (text may
+   be NULL when that is 0). Returns the size of the whole without the NUL; 0: there is no such thing. */
+CQLRING_API size_t cqlring_schema_text(const cqlring_schema *schema, cqlring_schema_part part, const char *keyspace, const char *name, char *text, size_t capacity);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -88,6 +88,7 @@ struct lane {
     struct execution *exec_head, *exec_tail; /* single requests that wait for a free op */
     int64_t exec_due_us;             /* when the first of them has to be looked at: deadline, cancel, close */
     struct session_close *closes;    /* sessions that are draining */
+    struct agreement *agreements;    /* changes of the schema that wait for all nodes to know of them */
     uint64_t random;
     struct block_pool *result_pool;  /* results' own memory */
     struct block_pool *unpack_pool;  /* v4 bodies that came compressed */
@@ -103,6 +104,8 @@ struct lane {
     struct lane_stats stats;
     uint32_t settled_this_turn;
     struct thread_cpu submitter_cpu, reactor_cpu;
+    uint32_t warnings_unsaid;        /* servers' warnings that the log was spared */
+    int64_t warn_again_us;           /* when the next one is said */
 
     pthread_t reactor_thread, submitter_thread;
     bool reactor_started, submitter_started;
@@ -111,7 +114,7 @@ struct lane {
 enum { SCRATCH_SIZE = 80 << 10 };
 
 /* timer.kind */
-enum { TIMER_OP = 1, TIMER_CONN, TIMER_LINK, TIMER_CLOSE, TIMER_CONTROL };
+enum { TIMER_OP = 1, TIMER_CONN, TIMER_LINK, TIMER_CLOSE, TIMER_CONTROL, TIMER_AGREEMENT, TIMER_SCHEMA, TIMER_TRACE };
 
 /* Room in a connection's window and buffers for one more request? Submitter; cheap, asked before a row is encoded. */
 static inline bool cqr_writer_has_room(const struct conn *conn)
@@ -182,6 +185,9 @@ typedef void (*own_done)(struct lane *lane, struct op *op, void *context); /* lo
 /* OPTIONS, QUERY or PREPARE; text is copied. False: no op, no room, or no memory; done is not called. */
 bool cqr_own_request(struct lane *lane, struct conn *conn, uint8_t opcode, cqlring_bytes text, cqlring_bytes keyspace, int64_t timeout_us,
                      own_done done, void *context);
+/* A page of a query that reads much; paging_state (data NULL: the first page) must live until done is called. */
+bool cqr_own_page(struct lane *lane, struct conn *conn, cqlring_bytes text, int32_t page_size, cqlring_bytes paging_state, int64_t timeout_us,
+                  own_done done, void *context);
 bool cqr_op_is_own(const struct op *op);
 
 #endif

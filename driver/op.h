@@ -45,6 +45,7 @@ enum op_state {
     OP_WAIT_RETRY,  /* timer runs until the next attempt */
     OP_WAIT_CONN,   /* no connection can take it: in the lane's waiting list */
     OP_WAIT_PREPARE,/* its statement is being prepared again on conn */
+    OP_WAIT_AGREEMENT, /* answered: the nodes have yet to agree on the schema that it changed (agreement.h) */
     OP_SETTLED      /* outcome known; belongs to its owner again */
 };
 

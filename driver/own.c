@@ -28,8 +28,14 @@ bool cqr_op_is_own(const struct op *op)
     return op->settled == settled;
 }
 
-bool cqr_own_request(struct lane *lane, struct conn *conn, uint8_t opcode, cqlring_bytes text, cqlring_bytes keyspace, int64_t timeout_us,
-                     own_done done, void *context)
+/* page: its size and state; NULL: not paged */
+struct page_ask {
+    int32_t size;
+    cqlring_bytes state;
+};
+
+static bool ask(struct lane *lane, struct conn *conn, uint8_t opcode, cqlring_bytes text, cqlring_bytes keyspace, const struct page_ask *page,
+                int64_t timeout_us, own_done done, void *context)
 {
     if (!cqr_writer_has_room(conn))
         return false;
@@ -53,6 +59,10 @@ bool cqr_own_request(struct lane *lane, struct conn *conn, uint8_t opcode, cqlri
         memcpy(own->text + text_size, keyspace.data, keyspace_size);
         own->plan.params.keyspace = (cqlring_bytes){own->text + text_size, (int32_t)keyspace_size};
     }
+    if (page != NULL) {
+        own->plan.params.page_size = page->size;
+        op->paging_state = page->state;
+    }
     op->plan = &own->plan;
     op->owner = own;
     op->settled = settled;
@@ -66,4 +76,17 @@ bool cqr_own_request(struct lane *lane, struct conn *conn, uint8_t opcode, cqlri
     if (op->deadline_us != INT64_MAX)
         cqr_wheel_arm(&lane->wheel, &op->timer, op->deadline_us);
     return true;
+}
+
+bool cqr_own_request(struct lane *lane, struct conn *conn, uint8_t opcode, cqlring_bytes text, cqlring_bytes keyspace, int64_t timeout_us,
+                     own_done done, void *context)
+{
+    return ask(lane, conn, opcode, text, keyspace, NULL, timeout_us, done, context);
+}
+
+bool cqr_own_page(struct lane *lane, struct conn *conn, cqlring_bytes text, int32_t page_size, cqlring_bytes paging_state, int64_t timeout_us,
+                  own_done done, void *context)
+{
+    struct page_ask page = {.size = page_size, .state = paging_state};
+    return ask(lane, conn, OPCODE_QUERY, text, (cqlring_bytes){NULL, 0}, &page, timeout_us, done, context);
 }

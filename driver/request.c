@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "driver/agreement.h"
 #include "driver/execution.h"
 #include "driver/lane.h"
 #include "driver/node_stats.h"
@@ -15,6 +16,7 @@
 #include "driver/result.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
+#include "serialize/buf.h"
 
 enum { OWN_OPS = 64, REPREPARES_MAX = 2 }; /* beyond one for each statement of it */
 
@@ -403,6 +405,10 @@ void cqr_op_timer(struct lane *lane, struct op *op)
 {
     struct conn *conn = op->conn;
     bool final = lane->now_us >= op->deadline_us;
+    if (op->state == OP_WAIT_AGREEMENT) {
+        cqr_agreement_give_up(lane, op);
+        return;
+    }
     switch (op->state) {
     case OP_WAIT_RETRY:
         if (!final) {
@@ -463,6 +469,9 @@ void cqr_op_abort(struct lane *lane, struct op *op, cqlring_status status, const
     case OP_WAIT_PREPARE:
         cqr_reprepare_forget(lane, op);
         break;
+    case OP_WAIT_AGREEMENT: /* it was answered, and that stands */
+        cqr_agreement_give_up(lane, op);
+        return;
     case OP_IN_FLIGHT:
         if (!cqr_writer_orphan(op->conn, op))
             return;
@@ -529,6 +538,29 @@ static void reply_error(struct lane *lane, struct op *op, struct conn *conn, str
     attempt_failed(lane, op, status, failure);
 }
 
+/* What the server warns of, in the log too, one a second. */
+static __attribute__((noinline)) void warnings_log(struct lane *lane, const struct op *op, const struct response_prefix *prefix)
+{
+    enum { EVERY_US = 1000000 };
+    if (!cqr_log_on(&lane->runtime->log, CQLRING_LOG_WARN))
+        return;
+    if (lane->now_us < lane->warn_again_us) {
+        lane->warnings_unsaid += prefix->warning_count;
+        return;
+    }
+    struct reader reader;
+    cqr_reader_init(&reader, prefix->warnings.data, (uint32_t)prefix->warnings.size);
+    cqlring_bytes first = cqr_get_string(&reader);
+    lane->warnings_unsaid += prefix->warning_count - 1u;
+    char others[48] = "";
+    if (lane->warnings_unsaid > 0)
+        snprintf(others, sizeof others, " (and %u more since the last)", lane->warnings_unsaid);
+    cqr_log(&lane->runtime->log, CQLRING_LOG_WARN, "%s warns of %s: %.*s%s", node_text(op), cqr_opcode_name(op->plan->opcode), first.size < 300 ? first.size : 300,
+            first.data != NULL ? (const char *)first.data : "", others);
+    lane->warnings_unsaid = 0;
+    lane->warn_again_us = lane->now_us + EVERY_US;
+}
+
 static void reply_result(struct lane *lane, struct op *op, struct conn *conn, struct block *block, cqlring_bytes body, const struct response_prefix *prefix)
 {
     uint32_t kind = 0;
@@ -575,6 +607,10 @@ static void reply_result(struct lane *lane, struct op *op, struct conn *conn, st
             cqr_prepared_metadata(op->version, changed, changed_id);
         cqr_column_set_release(changed);
     }
+    if (prefix->warning_count > 0)
+        warnings_log(lane, op, prefix);
+    if (kind == RESULT_SCHEMA && cqr_agreement_begin(lane, op))
+        return;
     cqr_op_settle(lane, op, CQLRING_OK, NULL);
 }
 

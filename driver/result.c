@@ -176,6 +176,7 @@ cqlring_status cqr_result_make_in(struct block_pool *pool, const struct dialect 
         return no_memory(failure);
     atomic_store_explicit(&result->references, 1, memory_order_relaxed);
     result->kind = kind;
+    result->agreed = -1;
     if (prefix != NULL)
         result->prefix = *prefix;
 
@@ -260,6 +261,7 @@ cqlring_result *cqlring_result_detach(const cqlring_result *result)
         .paging_state = result->paging_state,
         .schema = result->schema,
         .keyspace = result->keyspace,
+        .agreed = result->agreed,
         .source = result->source,
         .source_free = result->source_free,
         .source_retain = result->source_retain,
@@ -437,6 +439,11 @@ bool cqlring_result_schema_change(const cqlring_result *result, cqlring_bytes *c
             *out[i] = from[i];
     }
     return true;
+}
+
+int cqlring_result_schema_agreed(const cqlring_result *result)
+{
+    return result != NULL && result->kind == RESULT_SCHEMA ? result->agreed : -1;
 }
 
 /* --- completions -------------------------------------------------------------------------------------------------- */

@@ -50,6 +50,7 @@ struct cqlring_result {
     uint32_t next_row;
     struct schema_change schema;     /* RESULT_SCHEMA */
     cqlring_bytes keyspace;          /* RESULT_KEYSPACE */
+    int8_t agreed;                   /* RESULT_SCHEMA: do all nodes have it? −1: nobody waited */
     struct page_source *source;      /* owned; NULL: next_page is refused */
     void (*source_free)(struct page_source *source);
     struct page_source *(*source_retain)(struct page_source *source); /* for a detached copy; NULL: it gets no source */

@@ -47,6 +47,8 @@ struct cqlring_cluster {
     void *on_node_context;
     bool (*translate_address)(const cqlring_node_info *node, char *address, size_t size, void *context);
     void *translate_context;
+    int64_t agreement_us;               /* −1: no wait */
+    cqlring_tristate schema_metadata;
 
     atomic_uint version;                /* protocol version in use, once known: all connections use it */
 
@@ -54,12 +56,16 @@ struct cqlring_cluster {
     struct cqlring_node **nodes;        /* interned, by index */
     uint32_t node_count, node_capacity;
     struct topology *topology;          /* the newest; never NULL once open */
+    struct cqlring_schema *schema_now;  /* the newest; NULL: none was read */
     struct cqlring_session *sessions;   /* open ones */
     struct prepared_cache prepared;
     struct conn_record *records;        /* open connections, under the lock */
     char guessed_datacenter[128];
 
-    struct control *control;            /* lane 0's submitter */
+    struct control *control;            /* lane 0's submitter, as the next three */
+    struct agreement_desk *agreement;
+    struct schema_desk *schema;
+    struct trace_fetch *traces;         /* being read */
     _Atomic(struct cluster_close *) spare; /* so that it can be closed when memory is out */
     _Atomic(int64_t) timestamp_last_us; /* the generator's (decision 29) */
     struct opening *opening;            /* until the first answer; lane 0 */
@@ -167,7 +173,10 @@ void cqr_close_timer(struct lane *lane, struct timer *timer);
 /* Any thread: close it on every lane, then call done on the last one's submitter (or on this thread when the lanes have ended). */
 cqlring_status cqr_session_close(struct cqlring_session *session, int64_t drain_us, void (*done)(void *context), void *context);
 void cqr_session_pool_ready(struct lane *lane, struct session_opening *opening, const cqlring_error *why); /* NULL: it is up */
+enum { AGREEMENT_DEFAULT_US = 10000000 };
+
 /* control.c, submitter of lane 0 */
+struct conn *cqr_control_conn(const struct cqlring_cluster *cluster); /* the control connection; NULL: there is none just now */
 bool cqr_control_create(struct cqlring_cluster *cluster);
 void cqr_control_start(struct cqlring_cluster *cluster);  /* any thread; resolves, then goes on on the lane */
 void cqr_control_stop(struct lane *lane, struct cqlring_cluster *cluster);

@@ -5,6 +5,7 @@
    Everything it touches hangs off the lane and belongs to whoever runs the turn (decision 16). While it is inside send, replies
    gather in the ring, so batches form without a timer. */
 
+#include "driver/agreement.h"
 #include "driver/authenticate.h"
 #include "driver/execution.h"
 #include "driver/job.h"
@@ -13,7 +14,9 @@
 #include "driver/prepared.h"
 #include "driver/record.h"
 #include "driver/runtime.h"
+#include "driver/schema.h"
 #include "driver/session.h"
+#include "driver/trace.h"
 
 enum { GAP_US = 100000, GAP_POLL_US = 1000 };
 
@@ -170,6 +173,15 @@ static void expire(struct lane *lane)
             break;
         case TIMER_CONTROL:
             cqr_control_timer(lane, timer);
+            break;
+        case TIMER_AGREEMENT:
+            cqr_agreement_timer(lane, timer);
+            break;
+        case TIMER_SCHEMA:
+            cqr_schema_timer(lane, timer);
+            break;
+        case TIMER_TRACE:
+            cqr_trace_timer(lane, timer);
             break;
         default:
             break;

@@ -135,6 +135,50 @@ static bool step_batch(struct flow *flow, cqlring_error *error)
     return cqlring_execute_sync(&request, NULL, error) == CQLRING_OK;
 }
 
+/* It waits for agreement, or says that it did not. */
+static bool step_schema_change(struct flow *flow, cqlring_error *error)
+{
+    cqlring_request request = {.session = flow->session, .cql = cqlring_text("ALTER TABLE ks.t WITH comment = 'x'")};
+    cqlring_result *result = NULL;
+    if (cqlring_execute_sync(&request, &result, error) != CQLRING_OK)
+        return false;
+    ck_assert_int_ge(cqlring_result_schema_agreed(result), 0);
+    cqlring_result_release(result);
+    return true;
+}
+
+static bool step_agree(struct flow *flow, cqlring_error *error)
+{
+    cqlring_future *future = NULL;
+    return done(cqlring_schema_agree(flow->cluster, 0, &future, error), &future, error);
+}
+
+static bool step_schema(struct flow *flow, cqlring_error *error)
+{
+    cqlring_future *future = NULL;
+    if (!done(cqlring_schema_refresh(flow->cluster, &future, error), &future, error))
+        return false;
+    cqlring_schema *schema = cqlring_schema_get(flow->cluster);
+    ck_assert_ptr_nonnull(cqlring_schema_find_table(schema, "ks", "t"));
+    ck_assert_uint_gt(cqlring_schema_text(schema, CQLRING_SCHEMA_ALL, "ks", NULL, NULL, 0), 0);
+    cqlring_schema_release(schema);
+    return true;
+}
+
+static bool step_trace(struct flow *flow, cqlring_error *error)
+{
+    cqlring_execution how = {.struct_size = sizeof how, .tracing = CQLRING_YES};
+    cqlring_request request = {.session = flow->session, .cql = cqlring_text("SELECT k FROM ks.t"), .execution = &how};
+    cqlring_result *result = NULL;
+    uint8_t id[16];
+    if (cqlring_execute_sync(&request, &result, error) != CQLRING_OK)
+        return false;
+    ck_assert(cqlring_result_trace_id(result, id));
+    cqlring_result_release(result);
+    cqlring_future *future = NULL;
+    return done(cqlring_trace_fetch(flow->cluster, id, &future, error), &future, error);
+}
+
 static bool step_job(struct flow *flow, cqlring_error *error)
 {
     struct flow_rows rows;
@@ -227,6 +271,13 @@ START_TEST(each_public_call_survives_every_allocation_failing_in_turn)
     sweep(&flow, "batch", step_batch);
     sweep(&flow, "execute_concurrent", step_job);
     sweep(&flow, "queue", step_queue);
+    sweep(&flow, "a change of the schema", step_schema_change);
+    sweep(&flow, "schema_agree", step_agree);
+    sweep(&flow, "trace_fetch", step_trace);
+    char message[200];
+    ck_assert_int_eq(node_cql(flow.node, "CREATE TYPE ks.pair (a int, b text)", NULL, message, sizeof message), 0);
+    ck_assert_int_eq(node_cql(flow.node, "CREATE INDEX by_v ON ks.t (v)", NULL, message, sizeof message), 0);
+    sweep(&flow, "schema_refresh", step_schema);
     sweep(&flow, "session_close", step_close);
     cqlring_prepared_release(insert);
     cqlring_prepared_release(select_all);

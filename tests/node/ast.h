@@ -185,10 +185,25 @@ enum statement_kind {
     STATEMENT_DROP_TYPE,
     STATEMENT_CREATE_INDEX,
     STATEMENT_DROP_INDEX,
+    STATEMENT_CREATE_VIEW,
+    STATEMENT_ALTER_VIEW,
+    STATEMENT_DROP_VIEW,
+    STATEMENT_CREATE_FUNCTION,
+    STATEMENT_DROP_FUNCTION,
+    STATEMENT_CREATE_AGGREGATE,
+    STATEMENT_DROP_AGGREGATE,
     STATEMENT_LIST /* LIST ROLES …: answered empty */
 };
 
 enum alter_kind { ALTER_ADD, ALTER_DROP, ALTER_RENAME, ALTER_OPTIONS, ALTER_TYPE_OF };
+
+/* CREATE and DROP of functions and aggregates, beside the arguments, which are `columns`. */
+struct function_ast {
+    bool or_replace, called_on_null, has_arguments;
+    struct type_ast *returns, *state_type;
+    cqlring_bytes language, body, state_function, final_function;
+    cqlring_bytes initial; /* as it was written */
+};
 
 struct bind_marker {
     cqlring_bytes name;            /* named marker; data NULL: ? */
@@ -228,8 +243,11 @@ struct statement {
     struct option_list *options;
     enum alter_kind alter;
     cqlring_bytes index_target; /* CREATE INDEX */
-    cqlring_bytes index_keyspace, index_table;
+    cqlring_bytes index_keyspace, index_table; /* of a view: its base */
+    cqlring_bytes index_part;                  /* "values" of values(column); data NULL: none */
     cqlring_bytes index_class;
+    struct function_ast *function;
+    cqlring_bytes view_where; /* as it was written */
 
     struct bind_marker *binds; /* of the whole statement, on the root only */
     uint16_t bind_count;

@@ -35,7 +35,22 @@ struct node_column {
 struct node_index {
     struct node_index *next;
     cqlring_bytes name, column, class_name;
+    cqlring_bytes target;  /* as CQL: v, values("V") */
+    cqlring_bytes options; /* of WITH OPTIONS: ", 'a': 'b'" */
 };
+
+/* Or aggregate. Types are texts; nobody calls it. */
+struct node_function {
+    struct node_function *next;
+    struct node_arena arena;
+    cqlring_bytes name;
+    bool is_aggregate, called_on_null;
+    uint16_t argument_count;
+    cqlring_bytes *argument_names, *argument_types;
+    cqlring_bytes return_type, language, body, state_function, state_type, final_function, initial;
+};
+
+enum { TABLE_OPTIONS = 20 };
 
 struct node_table {
     struct node_table *next;
@@ -53,8 +68,11 @@ struct node_table {
     bool is_counter;
     bool is_system;
     int32_t default_ttl;
-    cqlring_bytes comment;
     int32_t gc_grace_seconds;
+    cqlring_bytes options[TABLE_OPTIONS]; /* literals; size 0: not given. table_options.c */
+    bool is_view, includes_all;           /* a materialized view: it has no rows */
+    cqlring_bytes base, where;
+    uint8_t base_id[16];
 };
 
 struct node_keyspace {
@@ -63,6 +81,7 @@ struct node_keyspace {
     struct node_arena arena; /* this and its names */
     struct node_table *tables;
     struct node_udt *types;
+    struct node_function *functions;
     bool durable_writes, is_system, is_virtual;
     bool tablets;           /* as ScyllaDB: routed by tablets, never by the ring */
     cqlring_bytes strategy; /* full class name */
@@ -106,6 +125,8 @@ struct node_member {
     bool up;
     bool member; /* in the ring */
     bool hidden; /* missing from the others' peers */
+    uint8_t lag; /* enum node_lag: which schema_version it names */
+    uint8_t schema_version[16]; /* NODE_LAG_BEHIND: the old one */
     uint32_t token_count;
     int64_t *tokens;
 };

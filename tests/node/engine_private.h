@@ -170,6 +170,26 @@ void node_system_erase(struct node_engine *engine, cqlring_bytes keyspace, cqlri
 void node_system_write_members(struct node_engine *engine, int64_t now_us);
 void node_schema_changed(struct query *query, const char *change, const char *target,
                          cqlring_bytes keyspace, cqlring_bytes name);
+void node_schema_changed_with(struct query *query, const char *change, const char *target,
+                              cqlring_bytes keyspace, cqlring_bytes name,
+                              cqlring_bytes arguments); /* raw, behind the name; may be empty */
+void node_system_run(struct node_engine *engine, int64_t now_us, const struct out *text);
+void node_put_quoted(struct out *out, cqlring_bytes text); /* 'text' with its quotes doubled */
+bool node_table_options_apply(struct query *query, const struct statement *statement,
+                              struct node_table *table);
+void node_table_options_names(struct out *out); /* ", comment, …": columns of system_schema */
+void node_table_options_values(const struct node_table *table, struct out *out);
+struct node_table *node_table_make(struct node_engine *engine, struct node_keyspace *keyspace,
+                                   cqlring_bytes name); /* empty, not yet in the keyspace */
+struct node_column *node_table_column(struct node_table *table, cqlring_bytes name,
+                                      const struct node_type *type, enum column_kind kind,
+                                      uint16_t position); /* position: of keys */
+bool node_table_clustering_order(struct query *query, const struct statement *statement,
+                                 struct node_table *table);
+void node_table_add(struct query *query, struct node_table *table, const char *change);
+bool node_run_function_schema(struct query *query, const struct statement *statement,
+                              struct node_keyspace *keyspace);
+void node_functions_free(struct node_keyspace *keyspace);
 void node_keyspace_drop_cache(struct node_keyspace *keyspace);
 void node_table_free(struct node_engine *engine, struct node_table *table);
 void node_keyspace_free(struct node_engine *engine, struct node_keyspace *keyspace);

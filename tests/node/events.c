@@ -194,6 +194,16 @@ void node_hide(struct node_cluster *cluster, uint32_t node, bool hidden)
     leave_lock(cluster);
 }
 
+void node_schema_lag(struct node_cluster *cluster, uint32_t node, enum node_lag lag)
+{
+    cluster_lock(cluster);
+    struct node_member *member = &cluster->engine.members[node];
+    memcpy(member->schema_version, cluster->engine.schema_version, sizeof member->schema_version);
+    member->lag = (uint8_t)lag;
+    node_engine_ring_changed(&cluster->engine, cluster_wall(cluster));
+    leave_lock(cluster);
+}
+
 void node_freeze(struct node_cluster *cluster, uint32_t node, int32_t ms)
 {
     cluster_lock(cluster);

@@ -260,6 +260,10 @@ void node_leave(struct node_cluster *cluster, uint32_t node, bool tell);
 void node_join(struct node_cluster *cluster, uint32_t node, bool tell);
 /* Missing from the others' peers, but serving. */
 void node_hide(struct node_cluster *cluster, uint32_t node, bool hidden);
+/* Which schema_version it has, by its own system.local and the others' peers: the cluster's, from
+   now on the one it has, or none at all. */
+enum node_lag { NODE_LAG_NONE, NODE_LAG_BEHIND, NODE_LAG_SILENT };
+void node_schema_lag(struct node_cluster *cluster, uint32_t node, enum node_lag lag);
 /* Neither reads nor writes nor accepts for so long; -1: until thawed with 0. Or NODE_ALL. */
 void node_freeze(struct node_cluster *cluster, uint32_t node, int32_t ms);
 /* Reads, executes, never answers. Or NODE_ALL. */

@@ -2,7 +2,7 @@
 /* CREATE, ALTER, DROP. */
 #include "tests/node/parser.h"
 
-static void accept_if_not_exists(struct parser *parser, struct statement *statement)
+void node_parser_if_not_exists(struct parser *parser, struct statement *statement)
 {
     if (!node_parser_is_word(parser, "IF") || !node_parser_next_is_word(parser, "NOT"))
         return;
@@ -29,7 +29,7 @@ static struct name_list *name_one(struct parser *parser)
 }
 
 /* PRIMARY KEY ( (a, b), c, d ) — PRIMARY KEY is taken already. */
-static void parse_primary_key(struct parser *parser, struct statement *statement)
+void node_parser_primary_key(struct parser *parser, struct statement *statement)
 {
     node_parser_expect_symbol(parser, '(');
     struct name_list **tail = &statement->partition_key;
@@ -62,7 +62,7 @@ static void parse_table_columns(struct parser *parser, struct statement *stateme
         if (node_parser_is_word(parser, "PRIMARY") && node_parser_next_is_word(parser, "KEY")) {
             node_parser_advance(parser);
             node_parser_advance(parser);
-            parse_primary_key(parser, statement);
+            node_parser_primary_key(parser, statement);
             continue;
         }
         struct column_ast *column = node_arena_alloc(parser->arena, sizeof *column);
@@ -87,7 +87,7 @@ static void parse_table_columns(struct parser *parser, struct statement *stateme
 }
 
 /* WITH a = b AND CLUSTERING ORDER BY (c DESC) AND COMPACT STORAGE AND ID = … */
-static void parse_table_options(struct parser *parser, struct statement *statement)
+void node_parser_table_options(struct parser *parser, struct statement *statement)
 {
     struct option_list **tail = &statement->options;
     do {
@@ -123,17 +123,17 @@ static void parse_table_options(struct parser *parser, struct statement *stateme
 static void parse_create_table(struct parser *parser, struct statement *statement)
 {
     statement->kind = STATEMENT_CREATE_TABLE;
-    accept_if_not_exists(parser, statement);
+    node_parser_if_not_exists(parser, statement);
     node_parser_table_name(parser, &statement->keyspace, &statement->name);
     parse_table_columns(parser, statement);
     if (node_parser_accept_word(parser, "WITH"))
-        parse_table_options(parser, statement);
+        node_parser_table_options(parser, statement);
 }
 
 static void parse_create_type(struct parser *parser, struct statement *statement)
 {
     statement->kind = STATEMENT_CREATE_TYPE;
-    accept_if_not_exists(parser, statement);
+    node_parser_if_not_exists(parser, statement);
     node_parser_table_name(parser, &statement->keyspace, &statement->name);
     node_parser_expect_symbol(parser, '(');
     struct column_ast **tail = &statement->columns;
@@ -156,7 +156,7 @@ static void parse_create_type(struct parser *parser, struct statement *statement
 static void parse_create_index(struct parser *parser, struct statement *statement)
 {
     statement->kind = STATEMENT_CREATE_INDEX;
-    accept_if_not_exists(parser, statement);
+    node_parser_if_not_exists(parser, statement);
     statement->name = slice_text("");
     if (!node_parser_is_word(parser, "ON"))
         node_parser_table_name(parser, &statement->keyspace, &statement->name);
@@ -165,6 +165,7 @@ static void parse_create_index(struct parser *parser, struct statement *statemen
     node_parser_expect_symbol(parser, '(');
     statement->index_target = node_parser_name(parser, "a column");
     if (node_parser_accept_symbol(parser, '(')) {
+        statement->index_part = statement->index_target;
         statement->index_target = node_parser_name(parser, "a column");
         node_parser_expect_symbol(parser, ')');
     }
@@ -182,7 +183,7 @@ void node_parse_create(struct parser *parser, struct statement *statement)
     node_parser_expect_word(parser, "CREATE");
     if (node_parser_accept_word(parser, "KEYSPACE") || node_parser_accept_word(parser, "SCHEMA")) {
         statement->kind = STATEMENT_CREATE_KEYSPACE;
-        accept_if_not_exists(parser, statement);
+        node_parser_if_not_exists(parser, statement);
         statement->name = node_parser_name(parser, "a keyspace");
         node_parser_expect_word(parser, "WITH");
         statement->options = node_parser_options(parser);
@@ -195,8 +196,20 @@ void node_parse_create(struct parser *parser, struct statement *statement)
         (void)node_parser_accept_word(parser, "CUSTOM");
         node_parser_expect_word(parser, "INDEX");
         parse_create_index(parser, statement);
+    } else if (node_parser_accept_word(parser, "MATERIALIZED")) {
+        node_parser_expect_word(parser, "VIEW");
+        node_parse_create_view(parser, statement);
+    } else if (node_parser_is_word(parser, "OR") || node_parser_is_word(parser, "FUNCTION") ||
+               node_parser_is_word(parser, "AGGREGATE")) {
+        bool or_replace = node_parser_accept_word(parser, "OR");
+        if (or_replace)
+            node_parser_expect_word(parser, "REPLACE");
+        bool is_aggregate = node_parser_accept_word(parser, "AGGREGATE");
+        if (!is_aggregate)
+            node_parser_expect_word(parser, "FUNCTION");
+        node_parse_create_function(parser, statement, or_replace, is_aggregate);
     } else {
-        node_parser_fail(parser, "KEYSPACE, TABLE, TYPE or INDEX");
+        node_parser_fail(parser, "KEYSPACE, TABLE, TYPE, INDEX, VIEW, FUNCTION or AGGREGATE");
     }
 }
 
@@ -246,6 +259,16 @@ void node_parse_alter(struct parser *parser, struct statement *statement)
         statement->options = node_parser_options(parser);
         return;
     }
+    if (node_parser_accept_word(parser, "MATERIALIZED")) {
+        node_parser_expect_word(parser, "VIEW");
+        statement->kind = STATEMENT_ALTER_VIEW;
+        statement->alter = ALTER_OPTIONS;
+        accept_if_exists(parser, statement);
+        node_parser_table_name(parser, &statement->keyspace, &statement->name);
+        node_parser_expect_word(parser, "WITH");
+        node_parser_table_options(parser, statement);
+        return;
+    }
     bool is_type = node_parser_accept_word(parser, "TYPE");
     if (!is_type && !node_parser_accept_word(parser, "COLUMNFAMILY"))
         node_parser_expect_word(parser, "TABLE");
@@ -254,7 +277,7 @@ void node_parse_alter(struct parser *parser, struct statement *statement)
     node_parser_table_name(parser, &statement->keyspace, &statement->name);
     if (node_parser_accept_word(parser, "ADD")) {
         statement->alter = ALTER_ADD;
-        accept_if_not_exists(parser, statement);
+        node_parser_if_not_exists(parser, statement);
         parse_alter_columns(parser, statement);
     } else if (!is_type && node_parser_accept_word(parser, "DROP")) {
         statement->alter = ALTER_DROP;
@@ -276,7 +299,7 @@ void node_parse_alter(struct parser *parser, struct statement *statement)
         statement->columns->type = node_parser_type(parser);
     } else if (!is_type && node_parser_accept_word(parser, "WITH")) {
         statement->alter = ALTER_OPTIONS;
-        parse_table_options(parser, statement);
+        node_parser_table_options(parser, statement);
     } else {
         node_parser_fail(parser, "ADD, DROP, RENAME or WITH");
     }
@@ -297,8 +320,18 @@ void node_parse_drop(struct parser *parser, struct statement *statement)
         statement->kind = STATEMENT_DROP_TYPE;
     else if (node_parser_accept_word(parser, "INDEX"))
         statement->kind = STATEMENT_DROP_INDEX;
-    else
-        node_parser_fail(parser, "KEYSPACE, TABLE, TYPE or INDEX");
+    else if (node_parser_accept_word(parser, "FUNCTION"))
+        statement->kind = STATEMENT_DROP_FUNCTION;
+    else if (node_parser_accept_word(parser, "AGGREGATE"))
+        statement->kind = STATEMENT_DROP_AGGREGATE;
+    else if (node_parser_accept_word(parser, "MATERIALIZED")) {
+        node_parser_expect_word(parser, "VIEW");
+        statement->kind = STATEMENT_DROP_VIEW;
+    } else {
+        node_parser_fail(parser, "KEYSPACE, TABLE, TYPE, INDEX, VIEW, FUNCTION or AGGREGATE");
+    }
     accept_if_exists(parser, statement);
     node_parser_table_name(parser, &statement->keyspace, &statement->name);
+    if (statement->kind == STATEMENT_DROP_FUNCTION || statement->kind == STATEMENT_DROP_AGGREGATE)
+        node_parse_drop_function(parser, statement);
 }

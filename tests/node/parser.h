@@ -52,5 +52,13 @@ void node_parse_batch(struct parser *parser, struct statement *statement);
 void node_parse_create(struct parser *parser, struct statement *statement);
 void node_parse_alter(struct parser *parser, struct statement *statement);
 void node_parse_drop(struct parser *parser, struct statement *statement);
+void node_parse_create_function(struct parser *parser, struct statement *statement, bool or_replace,
+                                bool is_aggregate);
+void node_parse_drop_function(struct parser *parser, struct statement *statement);
+void node_parse_create_view(struct parser *parser, struct statement *statement);
+void node_parser_if_not_exists(struct parser *parser, struct statement *statement);
+void node_parser_primary_key(struct parser *parser,
+                             struct statement *statement); /* behind PRIMARY KEY */
+void node_parser_table_options(struct parser *parser, struct statement *statement); /* behind WITH */
 
 #endif

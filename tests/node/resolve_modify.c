@@ -192,6 +192,9 @@ bool node_resolve_modify(struct query *query, struct statement *root, struct sta
                                                                      statement->name);
     if (table == NULL)
         return false;
+    if (table->is_view)
+        return node_query_fail(query, ERROR_INVALID,
+                               "Cannot directly modify a materialized view");
     if (table->is_system && !query->engine->bootstrapping)
         return node_query_fail(query, ERROR_UNAUTHORIZED, "%.*s is not user-modifiable.",
                                SLICE_ARG(table->keyspace->name));

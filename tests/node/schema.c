@@ -68,6 +68,12 @@ static struct node_keyspace *own_keyspace(struct query *query, cqlring_bytes nam
 void node_schema_changed(struct query *query, const char *change, const char *target,
                          cqlring_bytes keyspace, cqlring_bytes name)
 {
+    node_schema_changed_with(query, change, target, keyspace, name, slice_text(""));
+}
+
+void node_schema_changed_with(struct query *query, const char *change, const char *target,
+                              cqlring_bytes keyspace, cqlring_bytes name, cqlring_bytes arguments)
+{
     struct node_engine *engine = query->engine;
     cqr_store_u64(engine->schema_version, node_random(&engine->random));
     engine->schema_version[6] = (uint8_t)((engine->schema_version[6] & 0x0F) | 0x40);
@@ -79,6 +85,7 @@ void node_schema_changed(struct query *query, const char *change, const char *ta
     out_string(query->body, keyspace);
     if (name.data != NULL)
         out_string(query->body, name);
+    out_slice(query->body, arguments);
     if (engine->bootstrapping)
         return;
     node_system_write_members(engine, query->now_us);
@@ -303,6 +310,7 @@ void node_keyspace_free(struct node_engine *engine, struct node_keyspace *keyspa
         struct node_arena arena = udt->arena;
         node_arena_fini(&arena);
     }
+    node_functions_free(keyspace);
     node_keyspace_drop_cache(keyspace);
     struct node_arena arena = keyspace->arena;
     node_arena_fini(&arena);
@@ -476,8 +484,17 @@ bool node_run_schema(struct query *query, struct statement *statement)
     case STATEMENT_DROP_TYPE: return drop_type(query, statement);
     default: break;
     }
-    if (statement->kind == STATEMENT_CREATE_INDEX && statement->index_keyspace.size > 0)
+    if ((statement->kind == STATEMENT_CREATE_INDEX || statement->kind == STATEMENT_CREATE_VIEW) &&
+        statement->index_keyspace.size > 0)
         statement->keyspace = statement->index_keyspace;
     struct node_keyspace *keyspace = own_keyspace(query, statement->keyspace);
-    return keyspace != NULL && node_run_table_schema(query, statement, keyspace);
+    switch (statement->kind) {
+    case STATEMENT_CREATE_VIEW:
+    case STATEMENT_CREATE_FUNCTION:
+    case STATEMENT_CREATE_AGGREGATE:
+    case STATEMENT_DROP_FUNCTION:
+    case STATEMENT_DROP_AGGREGATE:
+        return keyspace != NULL && node_run_function_schema(query, statement, keyspace);
+    default: return keyspace != NULL && node_run_table_schema(query, statement, keyspace);
+    }
 }

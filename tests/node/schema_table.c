@@ -61,6 +61,17 @@ static struct node_column *add_column(struct node_table *table, cqlring_bytes na
     return column;
 }
 
+struct node_column *node_table_column(struct node_table *table, cqlring_bytes name,
+                                      const struct node_type *type, enum column_kind kind,
+                                      uint16_t position)
+{
+    struct node_column *column = add_column(table, name, type, kind);
+    if (kind <= COLUMN_CLUSTERING)
+        column->position = position;
+    link_column(table, column);
+    return column;
+}
+
 static struct column_ast *find_ast(const struct statement *statement, cqlring_bytes name)
 {
     struct column_ast *column = statement->columns;
@@ -125,8 +136,8 @@ static bool add_key(struct query *query, const struct statement *statement,
     return true;
 }
 
-static bool apply_clustering_order(struct query *query, const struct statement *statement,
-                                   struct node_table *table)
+bool node_table_clustering_order(struct query *query, const struct statement *statement,
+                                 struct node_table *table)
 {
     uint16_t index = 0;
     for (const struct name_list *name = statement->clustering_order; name != NULL;
@@ -184,56 +195,6 @@ static bool add_others(struct query *query, const struct statement *statement,
     return true;
 }
 
-static bool apply_options(struct query *query, const struct statement *statement,
-                          struct node_table *table)
-{
-    for (const struct option_list *option = statement->options; option != NULL;
-         option = option->next) {
-        static const char *const known[] = {"comment",
-                                            "default_time_to_live",
-                                            "gc_grace_seconds",
-                                            "compaction",
-                                            "compression",
-                                            "caching",
-                                            "bloom_filter_fp_chance",
-                                            "crc_check_chance",
-                                            "memtable_flush_period_in_ms",
-                                            "min_index_interval",
-                                            "max_index_interval",
-                                            "speculative_retry",
-                                            "additional_write_policy",
-                                            "read_repair",
-                                            "read_repair_chance",
-                                            "dclocal_read_repair_chance",
-                                            "id",
-                                            "cdc",
-                                            "extensions",
-                                            "memtable",
-                                            "allow_auto_snapshot",
-                                            "incremental_backups",
-                                            "tombstone_gc",
-                                            "paxos_grace_seconds",
-                                            "synchronous_updates"};
-        bool fine = false;
-        for (size_t i = 0; i < sizeof known / sizeof known[0]; ++i)
-            fine = fine || slice_is(option->name, known[i]);
-        if (!fine)
-            return node_query_fail(query, ERROR_SYNTAX, "Unknown property '%.*s'",
-                                   SLICE_ARG(option->name));
-        struct out number = {0};
-        bool numeric = option->value->kind == TERM_INTEGER &&
-                       node_literal_integer(&node_type_int, option->value->text, &number);
-        if (slice_is(option->name, "comment"))
-            table->comment = node_arena_copy(&table->arena, option->value->text);
-        else if (numeric && slice_is(option->name, "default_time_to_live"))
-            table->default_ttl = (int32_t)cqr_load_u32(number.data);
-        else if (numeric && slice_is(option->name, "gc_grace_seconds"))
-            table->gc_grace_seconds = (int32_t)cqr_load_u32(number.data);
-        node_out_fini(&number);
-    }
-    return true;
-}
-
 /* --- tables ----------------------------------------------------------------------------------- */
 
 /* What the system tables, and counts of 16 bits, can hold. */
@@ -270,14 +231,40 @@ static bool fill_table(struct query *query, const struct statement *statement,
                                "No PRIMARY KEY specifed (exactly one required)");
     return add_key(query, statement, table, statement->partition_key, COLUMN_PARTITION) &&
            add_key(query, statement, table, statement->clustering_key, COLUMN_CLUSTERING) &&
-           apply_clustering_order(query, statement, table) && add_others(query, statement, table) &&
-           apply_options(query, statement, table);
+           node_table_clustering_order(query, statement, table) && add_others(query, statement, table) &&
+           node_table_options_apply(query, statement, table);
+}
+
+struct node_table *node_table_make(struct node_engine *engine, struct node_keyspace *keyspace,
+                                   cqlring_bytes name)
+{
+    struct node_arena arena = {0};
+    struct node_table *table = node_arena_alloc(&arena, sizeof *table);
+    table->arena = arena;
+    table->keyspace = keyspace;
+    table->name = node_arena_copy(&table->arena, name);
+    table->is_system = keyspace->is_system;
+    table->gc_grace_seconds = 864000;
+    cqr_store_u64(table->id, node_random(&engine->random));
+    cqr_store_u64(table->id + 8, node_random(&engine->random));
+    table->id[6] = (uint8_t)((table->id[6] & 0x0F) | 0x10);
+    table->id[8] = (uint8_t)((table->id[8] & 0x3F) | 0x80);
+    return table;
+}
+
+void node_table_add(struct query *query, struct node_table *table, const char *change)
+{
+    struct node_keyspace *keyspace = table->keyspace;
+    node_storage_init(&table->storage, &table->shape);
+    table->next = keyspace->tables;
+    keyspace->tables = table;
+    node_system_write_table(query->engine, table, query->now_us);
+    node_schema_changed(query, change, "TABLE", keyspace->name, table->name);
 }
 
 static bool create_table(struct query *query, const struct statement *statement,
                          struct node_keyspace *keyspace)
 {
-    struct node_engine *engine = query->engine;
     if (node_table_find(keyspace, statement->name) != NULL) {
         if (statement->if_not_exists) {
             node_put_void(query->body);
@@ -289,28 +276,13 @@ static bool create_table(struct query *query, const struct statement *statement,
                                "Cannot add already existing table \"%.*s\" to keyspace \"%.*s\"",
                                SLICE_ARG(statement->name), SLICE_ARG(keyspace->name));
     }
-    struct node_arena arena = {0};
-    struct node_table *table = node_arena_alloc(&arena, sizeof *table);
-    table->arena = arena;
-    table->keyspace = keyspace;
-    table->name = node_arena_copy(&table->arena, statement->name);
-    table->is_system = keyspace->is_system;
-    table->comment = slice_text("");
-    table->gc_grace_seconds = 864000;
-    cqr_store_u64(table->id, node_random(&engine->random));
-    cqr_store_u64(table->id + 8, node_random(&engine->random));
-    table->id[6] = (uint8_t)((table->id[6] & 0x0F) | 0x10);
-    table->id[8] = (uint8_t)((table->id[8] & 0x3F) | 0x80);
+    struct node_table *table = node_table_make(query->engine, keyspace, statement->name);
     if (!fill_table(query, statement, table)) {
-        arena = table->arena;
+        struct node_arena arena = table->arena;
         node_arena_fini(&arena);
         return false;
     }
-    node_storage_init(&table->storage, &table->shape);
-    table->next = keyspace->tables;
-    keyspace->tables = table;
-    node_system_write_table(engine, table, query->now_us);
-    node_schema_changed(query, "CREATED", "TABLE", keyspace->name, table->name);
+    node_table_add(query, table, "CREATED");
     return true;
 }
 
@@ -329,6 +301,13 @@ static bool drop_table(struct query *query, struct node_keyspace *keyspace,
                        struct node_table *table)
 {
     cqlring_bytes name = node_arena_copy(query->arena, table->name);
+    for (const struct node_table *view = keyspace->tables; view != NULL; view = view->next) {
+        if (view->is_view && slice_equal(view->base, name))
+            return node_query_fail(
+                query, ERROR_INVALID,
+                "Cannot drop a table when materialized views still depend on it (%.*s.{%.*s})",
+                SLICE_ARG(keyspace->name), SLICE_ARG(view->name));
+    }
     struct node_table **at = &keyspace->tables;
     while (*at != table)
         at = &(*at)->next;
@@ -438,7 +417,7 @@ static bool alter_table(struct query *query, const struct statement *statement,
         case ALTER_OPTIONS: break;
         }
     }
-    if (!fine || !apply_options(query, statement, table))
+    if (!fine || !node_table_options_apply(query, statement, table))
         return false;
     node_system_write_table(query->engine, table, query->now_us);
     node_schema_changed(query, "UPDATED", "TABLE", table->keyspace->name, table->name);
@@ -446,6 +425,49 @@ static bool alter_table(struct query *query, const struct statement *statement,
 }
 
 /* --- indexes: taken note of; queries that use them filter ------------------------------------- */
+
+static bool is_plain_name(cqlring_bytes name)
+{
+    for (int32_t i = 0; i < name.size; ++i) {
+        uint8_t c = slice_data(name)[i];
+        if (!((c >= 'a' && c <= 'z') || (i > 0 && ((c >= '0' && c <= '9') || c == '_'))))
+            return false;
+    }
+    return name.size > 0;
+}
+
+/* Its target as CQL: of a collection that is not frozen, its values unless something else is said. */
+static void index_describe(struct node_table *table, struct node_index *index,
+                           const struct statement *statement, const struct node_column *column)
+{
+    struct out out = {0};
+    cqlring_bytes part = statement->index_part;
+    if (part.data == NULL && node_type_is_multi(column->type))
+        part = slice_text("values");
+    if (part.data != NULL)
+        node_out_printf(&out, "%.*s(", SLICE_ARG(part));
+    bool plain = is_plain_name(column->name);
+    node_out_printf(&out, "%s", plain ? "" : "\"");
+    for (int32_t i = 0; i < column->name.size; ++i) {
+        if (slice_data(column->name)[i] == '"')
+            out_u8(&out, '"');
+        out_u8(&out, slice_data(column->name)[i]);
+    }
+    node_out_printf(&out, "%s%s", plain ? "" : "\"", part.data != NULL ? ")" : "");
+    index->target = node_arena_copy(&table->arena, out_view(&out, 0));
+    out.size = 0;
+    for (const struct option_list *option = statement->options; option != NULL;
+         option = option->next) {
+        bool is_key = true;
+        for (const struct term *term = option->value->children;
+             term != NULL && option->value->kind == TERM_MAP; term = term->next, is_key = !is_key) {
+            node_out_printf(&out, "%s", is_key ? ", " : ": ");
+            node_put_quoted(&out, term->text);
+        }
+    }
+    index->options = node_arena_copy(&table->arena, out_view(&out, 0));
+    node_out_fini(&out);
+}
 
 static bool create_index(struct query *query, const struct statement *statement,
                          struct node_table *table)
@@ -480,6 +502,7 @@ static bool create_index(struct query *query, const struct statement *statement,
     index->name = wanted;
     index->column = column->name;
     index->class_name = node_arena_copy(&table->arena, statement->index_class);
+    index_describe(table, index, statement, column);
     index->next = table->indexes;
     table->indexes = index;
     column->indexed = true;
@@ -533,8 +556,14 @@ bool node_run_table_schema(struct query *query, struct statement *statement,
         return node_query_fail(query, ERROR_INVALID, "Table '%.*s.%.*s' doesn't exist",
                                SLICE_ARG(keyspace->name), SLICE_ARG(name));
     }
+    bool for_view = statement->kind == STATEMENT_DROP_VIEW || statement->kind == STATEMENT_ALTER_VIEW;
+    if (table->is_view != for_view)
+        return node_query_fail(query, ERROR_INVALID, "'%.*s' is %s", SLICE_ARG(name),
+                               table->is_view ? "a materialized view" : "not a materialized view");
     switch (statement->kind) {
+    case STATEMENT_ALTER_VIEW:
     case STATEMENT_ALTER_TABLE: return alter_table(query, statement, table);
+    case STATEMENT_DROP_VIEW:
     case STATEMENT_DROP_TABLE: return drop_table(query, keyspace, table);
     case STATEMENT_CREATE_INDEX: return create_index(query, statement, table);
     default: return node_query_fail(query, ERROR_INVALID, "This statement is not known here");

@@ -101,6 +101,11 @@ static void run(struct node_engine *engine, uint32_t coordinator, int64_t now_us
     node_arena_fini(&arena);
 }
 
+void node_system_run(struct node_engine *engine, int64_t now_us, const struct out *text)
+{
+    run(engine, 0, now_us, text);
+}
+
 static void run_text(struct node_engine *engine, int64_t now_us, const char *text)
 {
     struct out out = {0};
@@ -110,7 +115,7 @@ static void run_text(struct node_engine *engine, int64_t now_us, const char *tex
 }
 
 /* 'text' with its quotes doubled. */
-static void put_quoted(struct out *out, cqlring_bytes text)
+void node_put_quoted(struct out *out, cqlring_bytes text)
 {
     out_u8(out, '\'');
     for (int32_t i = 0; i < text.size; ++i) {
@@ -139,7 +144,7 @@ static void write_tablets(struct node_engine *engine, const struct node_keyspace
     node_out_printf(
         &out,
         "INSERT INTO system_schema.scylla_keyspaces (keyspace_name, initial_tablets) VALUES (");
-    put_quoted(&out, keyspace->name);
+    node_put_quoted(&out, keyspace->name);
     node_out_printf(&out, ", 0)");
     run(engine, 0, now_us, &out);
     node_out_fini(&out);
@@ -154,14 +159,14 @@ void node_system_write_keyspace(struct node_engine *engine, struct node_keyspace
     node_out_printf(
         &out,
         "INSERT INTO system_schema.keyspaces (keyspace_name, durable_writes, replication) VALUES (");
-    put_quoted(&out, keyspace->name);
+    node_put_quoted(&out, keyspace->name);
     node_out_printf(&out, ", %s, {'class': ", keyspace->durable_writes ? "true" : "false");
-    put_quoted(&out, keyspace->strategy);
+    node_put_quoted(&out, keyspace->strategy);
     for (uint16_t i = 0; i < keyspace->option_count; ++i) {
         node_out_printf(&out, ", ");
-        put_quoted(&out, keyspace->option_names[i]);
+        node_put_quoted(&out, keyspace->option_names[i]);
         node_out_printf(&out, ": ");
-        put_quoted(&out, keyspace->option_values[i]);
+        node_put_quoted(&out, keyspace->option_values[i]);
     }
     node_out_printf(&out, "})");
     run(engine, 0, now_us, &out);
@@ -174,10 +179,10 @@ static void erase_rows(struct node_engine *engine, int64_t now_us, const char *t
 {
     struct out out = {0};
     node_out_printf(&out, "DELETE FROM system_schema.%s WHERE keyspace_name = ", table);
-    put_quoted(&out, keyspace);
+    node_put_quoted(&out, keyspace);
     if (name.size >= 0) {
         node_out_printf(&out, " AND %s = ", column);
-        put_quoted(&out, name);
+        node_put_quoted(&out, name);
     }
     run(engine, 0, now_us, &out);
     node_out_fini(&out);
@@ -191,11 +196,11 @@ static void write_column(struct node_engine *engine, const struct node_table *ta
     node_out_printf(
         &out,
         "INSERT INTO system_schema.columns (keyspace_name, table_name, column_name, clustering_order, column_name_bytes, kind, position, type) VALUES (");
-    put_quoted(&out, table->keyspace->name);
+    node_put_quoted(&out, table->keyspace->name);
     node_out_printf(&out, ", ");
-    put_quoted(&out, table->name);
+    node_put_quoted(&out, table->name);
     node_out_printf(&out, ", ");
-    put_quoted(&out, column->name);
+    node_put_quoted(&out, column->name);
     node_out_printf(&out, ", '%s', 0x",
                     column->kind != COLUMN_CLUSTERING ? "none"
                     : column->reversed                ? "desc"
@@ -206,7 +211,7 @@ static void write_column(struct node_engine *engine, const struct node_table *ta
                     column->kind <= COLUMN_CLUSTERING ? (int)column->position : -1);
     struct out type = {0};
     node_type_print(column->type, true, &type);
-    put_quoted(&out, out_view(&type, 0));
+    node_put_quoted(&out, out_view(&type, 0));
     node_out_fini(&type);
     node_out_printf(&out, ")");
     run(engine, 0, now_us, &out);
@@ -220,18 +225,19 @@ static void write_index(struct node_engine *engine, const struct node_table *tab
     node_out_printf(
         &out,
         "INSERT INTO system_schema.indexes (keyspace_name, table_name, index_name, kind, options) VALUES (");
-    put_quoted(&out, table->keyspace->name);
+    node_put_quoted(&out, table->keyspace->name);
     node_out_printf(&out, ", ");
-    put_quoted(&out, table->name);
+    node_put_quoted(&out, table->name);
     node_out_printf(&out, ", ");
-    put_quoted(&out, index->name);
+    node_put_quoted(&out, index->name);
     node_out_printf(&out,
                     ", '%s', {'target': ", index->class_name.size > 0 ? "CUSTOM" : "COMPOSITES");
-    put_quoted(&out, index->column);
+    node_put_quoted(&out, index->target);
     if (index->class_name.size > 0) {
         node_out_printf(&out, ", 'class_name': ");
-        put_quoted(&out, index->class_name);
+        node_put_quoted(&out, index->class_name);
     }
+    out_slice(&out, index->options);
     node_out_printf(&out, "})");
     run(engine, 0, now_us, &out);
     node_out_fini(&out);
@@ -244,26 +250,31 @@ void node_system_write_table(struct node_engine *engine, struct node_table *tabl
     erase_rows(engine, now_us, "columns", table->keyspace->name, "table_name", table->name);
     erase_rows(engine, now_us, "indexes", table->keyspace->name, "table_name", table->name);
     struct out out = {0};
-    node_out_printf(
-        &out,
-        "INSERT INTO system_schema.tables (keyspace_name, table_name, additional_write_policy, allow_auto_snapshot, bloom_filter_fp_chance, caching, cdc, "
-        "comment, compaction, compression, crc_check_chance, dclocal_read_repair_chance, default_time_to_live, extensions, flags, gc_grace_seconds, id, "
-        "incremental_backups, max_index_interval, memtable, memtable_flush_period_in_ms, min_index_interval, read_repair, read_repair_chance, "
-        "speculative_retry) VALUES (");
-    put_quoted(&out, table->keyspace->name);
+    node_out_printf(&out, "INSERT INTO system_schema.%s (keyspace_name, %s, id, extensions, %s",
+                    table->is_view ? "views" : "tables",
+                    table->is_view ? "view_name" : "table_name",
+                    table->is_view
+                        ? "base_table_id, base_table_name, include_all_columns, where_clause"
+                        : "flags");
+    node_table_options_names(&out);
+    node_out_printf(&out, ") VALUES (");
+    node_put_quoted(&out, table->keyspace->name);
     node_out_printf(&out, ", ");
-    put_quoted(&out, table->name);
-    node_out_printf(&out,
-                    ", '99p', true, 0.01, {'keys': 'ALL', 'rows_per_partition': 'NONE'}, false, ");
-    put_quoted(&out, table->comment);
-    node_out_printf(
-        &out,
-        ", {'class': 'org.apache.cassandra.db.compaction.SizeTieredCompactionStrategy', 'max_threshold': '32', 'min_threshold': '4'}, {'chunk_length_in_kb': '16', "
-        "'class': 'org.apache.cassandra.io.compress.LZ4Compressor'}, 1.0, 0.0, %d, {}, {'%s'}, %d, ",
-        table->default_ttl, table->is_counter ? "compound', 'counter" : "compound",
-        table->gc_grace_seconds);
+    node_put_quoted(&out, table->name);
+    node_out_printf(&out, ", ");
     put_uuid(&out, table->id);
-    node_out_printf(&out, ", true, 2048, 'default', 0, 128, 'BLOCKING', 0.0, '99p')");
+    node_out_printf(&out, ", {}, ");
+    if (table->is_view) {
+        put_uuid(&out, table->base_id);
+        node_out_printf(&out, ", ");
+        node_put_quoted(&out, table->base);
+        node_out_printf(&out, ", %s, ", table->includes_all ? "true" : "false");
+        node_put_quoted(&out, table->where);
+    } else {
+        node_out_printf(&out, "{'%s'}", table->is_counter ? "compound', 'counter" : "compound");
+    }
+    node_table_options_values(table, &out);
+    node_out_printf(&out, ")");
     run(engine, 0, now_us, &out);
     node_out_fini(&out);
     for (const struct node_column *column = table->columns; column != NULL; column = column->next)
@@ -279,20 +290,20 @@ void node_system_write_type(struct node_engine *engine, struct node_keyspace *ke
     node_out_printf(
         &out,
         "INSERT INTO system_schema.types (keyspace_name, type_name, field_names, field_types) VALUES (");
-    put_quoted(&out, keyspace->name);
+    node_put_quoted(&out, keyspace->name);
     node_out_printf(&out, ", ");
-    put_quoted(&out, udt->name);
+    node_put_quoted(&out, udt->name);
     node_out_printf(&out, ", [");
     for (uint16_t i = 0; i < udt->count; ++i) {
         node_out_printf(&out, "%s", i > 0 ? ", " : "");
-        put_quoted(&out, udt->names[i]);
+        node_put_quoted(&out, udt->names[i]);
     }
     node_out_printf(&out, "], [");
     for (uint16_t i = 0; i < udt->count; ++i) {
         struct out type = {0};
         node_type_print(udt->types[i], true, &type);
         node_out_printf(&out, "%s", i > 0 ? ", " : "");
-        put_quoted(&out, out_view(&type, 0));
+        node_put_quoted(&out, out_view(&type, 0));
         node_out_fini(&type);
     }
     node_out_printf(&out, "])");
@@ -310,8 +321,11 @@ void node_system_erase(struct node_engine *engine, cqlring_bytes keyspace, cqlri
     static const char *const of_tables[] = {"tables", "columns", "indexes"};
     for (size_t i = 0; i < sizeof of_tables / sizeof of_tables[0]; ++i)
         erase_rows(engine, now_us, of_tables[i], keyspace, "table_name", table);
+    erase_rows(engine, now_us, "views", keyspace, "view_name", table);
     if (table.size < 0) {
         erase_rows(engine, now_us, "types", keyspace, "", SLICE_NULL);
+        erase_rows(engine, now_us, "functions", keyspace, "", SLICE_NULL);
+        erase_rows(engine, now_us, "aggregates", keyspace, "", SLICE_NULL);
         erase_rows(engine, now_us, "keyspaces", keyspace, "", SLICE_NULL);
         if (engine->options->shards > 0)
             erase_rows(engine, now_us, "scylla_keyspaces", keyspace, "", SLICE_NULL);
@@ -328,6 +342,17 @@ static void put_tokens(struct out *out, const struct node_member *member)
     node_out_printf(out, "}");
 }
 
+/* The schema that it says it has. */
+static void put_schema_version(struct out *out, const struct node_engine *engine,
+                               const struct node_member *member)
+{
+    if (member->lag == NODE_LAG_SILENT)
+        node_out_printf(out, "null");
+    else
+        put_uuid(out,
+                 member->lag == NODE_LAG_BEHIND ? member->schema_version : engine->schema_version);
+}
+
 static void write_local(struct node_engine *engine, uint32_t node, int64_t now_us)
 {
     const struct node_member *member = &engine->members[node];
@@ -338,18 +363,18 @@ static void write_local(struct node_engine *engine, uint32_t node, int64_t now_u
         "listen_address, listen_port, native_protocol_version, partitioner, rack, release_version, rpc_address, rpc_port, schema_version, tokens) VALUES "
         "('local', 'COMPLETED', '%s', %u, ",
         member->address, engine->options->ports_differ ? 7000 + node : 7000);
-    put_quoted(&out, slice_text(engine->options->cluster_name));
+    node_put_quoted(&out, slice_text(engine->options->cluster_name));
     node_out_printf(&out, ", '%s', ", engine->options->shards > 0 ? "3.3.1" : "3.4.7");
-    put_quoted(&out, slice_text(member->dc));
+    node_put_quoted(&out, slice_text(member->dc));
     node_out_printf(&out, ", 1700000000, ");
     put_uuid(&out, member->host_id);
     node_out_printf(&out, ", '%s', 7000, '%u', 'org.apache.cassandra.dht.Murmur3Partitioner', ",
                     member->address, engine->options->version_max);
-    put_quoted(&out, slice_text(member->rack));
+    node_put_quoted(&out, slice_text(member->rack));
     node_out_printf(&out, ", ");
-    put_quoted(&out, slice_text(engine->options->release_version));
+    node_put_quoted(&out, slice_text(engine->options->release_version));
     node_out_printf(&out, ", '%s', %u, ", member->address, member->port);
-    put_uuid(&out, engine->schema_version);
+    put_schema_version(&out, engine, member);
     node_out_printf(&out, ", ");
     put_tokens(&out, member);
     node_out_printf(&out, ")");
@@ -375,15 +400,15 @@ static void write_peer(struct node_engine *engine, uint32_t viewer, uint32_t nod
             &out,
             "INSERT INTO system.peers (peer, rpc_address, data_center, rack, host_id, release_version, schema_version, tokens) VALUES ('%s', '%s', ",
             member->address, member->address);
-    put_quoted(&out, slice_text(member->dc));
+    node_put_quoted(&out, slice_text(member->dc));
     node_out_printf(&out, ", ");
-    put_quoted(&out, slice_text(member->rack));
+    node_put_quoted(&out, slice_text(member->rack));
     node_out_printf(&out, ", ");
     put_uuid(&out, member->host_id);
     node_out_printf(&out, ", ");
-    put_quoted(&out, slice_text(engine->options->release_version));
+    node_put_quoted(&out, slice_text(engine->options->release_version));
     node_out_printf(&out, ", ");
-    put_uuid(&out, engine->schema_version);
+    put_schema_version(&out, engine, member);
     node_out_printf(&out, ", ");
     put_tokens(&out, member);
     node_out_printf(&out, ")");

@@ -259,6 +259,51 @@ def types(cluster, session, ks):
         refused(InvalidRequest, session.execute, bound)
 
 
+def schema_objects(cluster, session, ks):
+    """What a server takes note of beside tables, and how the driver's metadata shows it."""
+    session.set_keyspace(ks)
+    with case("schema: indexes and their targets"):
+        session.execute("CREATE TABLE noted (p int, c int, v text, s set<text>, m map<text, int>, \"Odd\" int, PRIMARY KEY (p, c)) "
+                        "WITH comment = 'it''s noted' AND gc_grace_seconds = 3600 AND bloom_filter_fp_chance = 0.05")
+        session.execute("CREATE INDEX ON noted (s)")
+        session.execute("CREATE INDEX by_entry ON noted (entries(m))")
+        session.execute("CREATE INDEX by_odd ON noted (\"Odd\")")
+        indexes = cluster.metadata.keyspaces[ks].tables["noted"].indexes
+        same({name: index.index_options["target"] for name, index in indexes.items()},
+             {"noted_s_idx": "values(s)", "by_entry": "entries(m)", "by_odd": '"Odd"'})
+    with case("schema: options of a table"):
+        shown = cluster.metadata.keyspaces[ks].tables["noted"].options
+        same((shown["comment"], shown["gc_grace_seconds"], shown["bloom_filter_fp_chance"]), ("it's noted", 3600, 0.05))
+    with case("schema: materialized views"):
+        session.execute("CREATE MATERIALIZED VIEW noted_by_v AS SELECT p, c, v FROM noted WHERE v IS NOT NULL AND p IS NOT NULL AND c IS NOT NULL "
+                        "PRIMARY KEY (v, p, c) WITH CLUSTERING ORDER BY (p DESC, c ASC)")
+        view = cluster.metadata.keyspaces[ks].views["noted_by_v"]
+        same(view.base_table_name, "noted")
+        same(view.where_clause, "v IS NOT NULL AND p IS NOT NULL AND c IS NOT NULL")
+        same([c.name for c in view.partition_key + view.clustering_key], ["v", "p", "c"])
+        same(view.include_all_columns, False)
+        refused(InvalidRequest, session.execute, "INSERT INTO noted_by_v (v, p, c) VALUES ('a', 1, 2)")
+        refused(InvalidRequest, session.execute, "DROP TABLE noted")
+        session.execute("DROP MATERIALIZED VIEW noted_by_v")
+        assert "noted_by_v" not in cluster.metadata.keyspaces[ks].views
+    with case("schema: functions and aggregates"):
+        session.execute("CREATE FUNCTION plus (state int, val int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS $$ return state + val; $$")
+        session.execute("CREATE FUNCTION half (state int) RETURNS NULL ON NULL INPUT RETURNS double LANGUAGE java AS 'return state / 2.0;'")
+        session.execute("CREATE AGGREGATE total (int) SFUNC plus STYPE int FINALFUNC half INITCOND 7")
+        keyspace = cluster.metadata.keyspaces[ks]
+        function, aggregate = keyspace.functions["plus(int,int)"], keyspace.aggregates["total(int)"]
+        same((function.argument_names, function.return_type, function.language, function.called_on_null_input),
+             (["state", "val"], "int", "java", True))
+        same(function.body.strip(), "return state + val;")
+        same((aggregate.state_func, aggregate.state_type, aggregate.final_func, aggregate.initial_condition, aggregate.return_type),
+             ("plus", "int", "half", "7", "double"))
+        refused(InvalidRequest, session.execute, "CREATE FUNCTION half (state int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS 'return 1;'")
+        session.execute("DROP AGGREGATE total")
+        session.execute("DROP FUNCTION plus(int, int)")
+        session.execute("DROP FUNCTION half")
+        assert not keyspace.functions and not keyspace.aggregates
+
+
 def preparing(cluster, session, ks):
     with case("prepared: bind and result metadata"):
         session.execute("CREATE TABLE meta (a int, b text, c bigint, v frozen<list<int>>, PRIMARY KEY ((b, a), c))")
@@ -774,7 +819,8 @@ def main():
     if session is not None:
         ks = f"peer{uuid.uuid4().hex[:10]}"
         for part in (lambda: connecting(cluster, session), lambda: keyspaces(cluster, session, ks),
-                     lambda: types(cluster, session, ks), lambda: preparing(cluster, session, ks),
+                     lambda: types(cluster, session, ks), lambda: schema_objects(cluster, session, ks),
+                     lambda: preparing(cluster, session, ks),
                      lambda: reading(cluster, session, ks), lambda: paging(cluster, session, ks),
                      lambda: writing(cluster, session, ks), lambda: altering(cluster, session, ks),
                      lambda: bulk(cluster, session, ks), lambda: several_nodes(cluster, session, ks)):
