@@ -94,6 +94,7 @@ typedef struct cqlring_stats {
     uint64_t connections_opened, connections_lost, orphans, late_replies;
     uint64_t allocations;                      /* of the process, through the library */
     uint64_t log_dropped;
+    uint64_t speculative, speculative_won;     /* further attempts sent while one was under way; requests that one of them decided well */
 } cqlring_stats;
 CQLRING_API void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *stats);
 
@@ -190,6 +191,18 @@ typedef struct cqlring_payload_entry {
     cqlring_bytes key, value;
 } cqlring_payload_entry;
 
+/* A request that waits long is sent to another node too; the first good answer counts, and the outcome is one as ever. Only for
+   reads, and for writes marked idempotent; never for conditional statements, counter batches, or with a target. An attempt that
+   fails as another node might not (lost, overloaded, time-outs) leaves the race, any other error ends it. Copies carry the same
+   timestamp. Precision: some 4 ms. */
+typedef struct cqlring_speculation {
+    size_t struct_size;
+    uint32_t max;                 /* further attempts at once, each on a node of its own: 1 … 8; 0: none */
+    int64_t delay_us;             /* so long without an answer, then the next one; 0: all as soon as may be */
+    double percentile;            /* above 0, below 100: that of the latencies of the session's latest requests that ask for one, all nodes
+                                     together, and delay_us at least; nothing is sent twice before 64 answers. 0: delay_us alone */
+} cqlring_speculation;
+
 /* How a request runs. Zero means the session's default. */
 struct cqlring_execution {
     size_t struct_size;
@@ -207,6 +220,7 @@ struct cqlring_execution {
     const cqlring_payload_entry *payload; /* custom payload */
     uint32_t payload_count;
     const cqlring_node *target;   /* send it to this node only */
+    const cqlring_speculation *speculation; /* read during the call; default none */
 };
 
 typedef enum cqlring_batch_kind { CQLRING_BATCH_LOGGED = 0, CQLRING_BATCH_UNLOGGED = 1, CQLRING_BATCH_COUNTER = 2 } cqlring_batch_kind;

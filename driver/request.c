@@ -14,6 +14,7 @@
 #include "driver/result.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
+#include "driver/speculate.h"
 
 enum { OWN_OPS = 64, REPREPARES_MAX = 2 }; /* beyond one for each statement of it */
 
@@ -107,6 +108,25 @@ static bool is_write(const struct op *op)
 
 /* ---- settle ---- */
 
+/* What the error says beyond its sentence. */
+static __attribute__((noinline, cold)) void error_fill(struct op *op)
+{
+    if (cqr_failure_is_static(op->failure))
+        return;
+    cqlring_error *error = &op->failure->error;
+    error->phase = op->phase;
+    error->may_have_been_applied = op->maybe_applied;
+    error->attempts = op->attempts;
+    if (op->first_sent_us != 0) {
+        error->queued_us = (uint32_t)(op->first_sent_us - op->accepted_us);
+        error->in_flight_us = (uint32_t)(op->received_us - op->first_sent_us);
+    } else {
+        error->queued_us = (uint32_t)(op->received_us - op->accepted_us);
+    }
+    if (op->node != NULL || op->conn != NULL)
+        snprintf(error->node, sizeof error->node, "%s", node_text(op));
+}
+
 /* Inline so that the plain VOID's way is a straight one. */
 static inline __attribute__((always_inline)) void settle(struct lane *lane, struct op *op, cqlring_status status, struct failure *failure)
 {
@@ -127,20 +147,7 @@ static inline __attribute__((always_inline)) void settle(struct lane *lane, stru
     lane->settled_this_turn++;
     if (status != CQLRING_OK) {
         cqr_count(&lane->stats.failed, 1);
-        if (!cqr_failure_is_static(failure)) {
-            cqlring_error *error = &failure->error;
-            error->phase = op->phase;
-            error->may_have_been_applied = op->maybe_applied;
-            error->attempts = op->attempts;
-            if (op->first_sent_us != 0) {
-                error->queued_us = (uint32_t)(op->first_sent_us - op->accepted_us);
-                error->in_flight_us = (uint32_t)(op->received_us - op->first_sent_us);
-            } else {
-                error->queued_us = (uint32_t)(op->received_us - op->accepted_us);
-            }
-            if (op->node != NULL || op->conn != NULL)
-                snprintf(error->node, sizeof error->node, "%s", node_text(op));
-        }
+        error_fill(op);
     } else {
         op->maybe_applied = false;
     }
@@ -150,6 +157,16 @@ static inline __attribute__((always_inline)) void settle(struct lane *lane, stru
 void cqr_op_settle(struct lane *lane, struct op *op, cqlring_status status, struct failure *failure)
 {
     settle(lane, op, status, failure);
+}
+
+void cqr_op_settled_again(struct lane *lane, struct op *op)
+{
+    assert(op->state == OP_SETTLED);
+    if (op->status != CQLRING_OK)
+        error_fill(op);
+    else
+        op->maybe_applied = false;
+    op->settled(lane, op);
 }
 
 /* ---- issue ---- */
@@ -177,10 +194,15 @@ void cqr_op_start(struct lane *lane, struct op *op)
 
 static inline void arm(struct lane *lane, struct op *op)
 {
+    int64_t deadline = op->deadline_us;
     op->attempt_deadline_us = INT64_MAX;
-    if (op->plan->attempt_timeout_us >= 0)
-        op->attempt_deadline_us = cqr_deadline_us(lane->now_us, op->plan->attempt_timeout_us);
-    int64_t deadline = op->deadline_us < op->attempt_deadline_us ? op->deadline_us : op->attempt_deadline_us;
+    if (op->plan->watched) {
+        int64_t watch = op->attempt_deadline_us = cqr_deadline_us(lane->now_us, op->plan->attempt_timeout_us);
+        if (op->plan->copies_max > 0 && (watch = cqr_race_due_us(lane, op)) > op->attempt_deadline_us)
+            watch = op->attempt_deadline_us;
+        if (watch < deadline)
+            deadline = watch;
+    }
     if (deadline != INT64_MAX)
         cqr_wheel_arm(&lane->wheel, &op->timer, deadline);
 }
@@ -229,6 +251,8 @@ static void written(struct lane *lane, struct op *op)
 {
     op->other_only = false;
     arm(lane, op);
+    if (op->race != NULL)
+        cqr_race_sent(lane, op);
 }
 
 static bool refuse_by_write(struct lane *lane, struct op *op, enum write_result result)
@@ -254,6 +278,8 @@ void cqr_op_issue(struct lane *lane, struct op *op)
         return;
     }
     bool any_up = false, hope = false;
+    if (op->race != NULL)
+        cqr_race_route(op);
     struct conn *conn = cqr_route(lane, op, NULL, &any_up, &hope);
     if (conn != NULL) {
         enum write_result result = cqr_writer_put(conn, op, NULL, 0, lane->now_us);
@@ -263,6 +289,11 @@ void cqr_op_issue(struct lane *lane, struct op *op)
         }
         if (refuse_by_write(lane, op, result))
             return;
+    }
+    if (op->race != NULL && cqr_race_unplaced(lane, op))
+        return;
+    if (conn != NULL) {
+        /* it waits: the socket has no room after all */
     } else if (op->other_only && any_up) {
         /* every node that there is has been tried: the last outcome stands, but a job's row tries again */
         if (!op->plan->patient) {
@@ -272,6 +303,8 @@ void cqr_op_issue(struct lane *lane, struct op *op)
         }
         op->other_only = false;
         op->tried = 0;
+        if (op->race != NULL)
+            op->race->tried = 0;
         cqr_op_issue(lane, op);
         return;
     } else if (!any_up && !hope && !op->plan->patient) {
@@ -283,6 +316,8 @@ void cqr_op_issue(struct lane *lane, struct op *op)
 
 void cqr_op_issue_on(struct lane *lane, struct op *op, struct conn *conn)
 {
+    if (op->race != NULL)
+        cqr_race_route(op);
     enum write_result result = conn->writer.state == WRITER_UP ? cqr_writer_put(conn, op, NULL, 0, lane->now_us) : WRITE_FULL;
     if (result == WRITE_OK)
         written(lane, op);
@@ -295,7 +330,7 @@ enum write_result cqr_op_issue_row(struct lane *lane, struct op *op, struct conn
     start(lane, op);
     enum write_result result = cqr_writer_put_row(conn, op, cells, cell_count, head, lane->now_us);
     if (result == WRITE_OK)
-        written(lane, op);
+        arm(lane, op);
     return result;
 }
 
@@ -315,6 +350,30 @@ void cqr_waiting_run(struct lane *lane)
 
 /* ---- an attempt failed ---- */
 
+static void try_again(struct lane *lane, struct op *op, int64_t delay)
+{
+    cqr_wheel_disarm(&lane->wheel, &op->timer);
+    if (delay > 0) {
+        op->state = OP_WAIT_RETRY;
+        cqr_wheel_arm(&lane->wheel, &op->timer, lane->now_us + delay);
+    } else {
+        /* not from inside the drain: the next pass over the waiting list tries it, after all of this turn's news */
+        waiting_add(lane, op);
+        lane->waiting_retry = true;
+    }
+}
+
+void cqr_op_try_again(struct lane *lane, struct op *op)
+{
+    int64_t delay = 0;
+    if (op->plan->patient && op->phase != CQLRING_NOT_SENT)
+        delay = cqr_retry_backoff_us(op->tries, cqr_random(&lane->random));
+    if (lane->now_us + delay >= op->deadline_us)
+        cqr_op_settle(lane, op, op->failure->error.status, op->failure);
+    else
+        try_again(lane, op, delay);
+}
+
 static void attempt_failed(struct lane *lane, struct op *op, cqlring_status status, struct failure *failure)
 {
     const struct error_body *server = failure->has_body ? &failure->body : NULL;
@@ -327,7 +386,8 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
                                       .patient = op->plan->patient,
                                       .retry_enabled = op->plan->retry,
                                       .tries = op->tries};
-    enum retry_decision decision = op->cancelled || cqr_op_is_own(op) || lane->stopping ? RETRY_NO : cqr_retry_decide(&outcome);
+    bool cancelled = op->cancelled || (op->race != NULL && op->race->op->cancelled);
+    enum retry_decision decision = cancelled || cqr_op_is_own(op) || lane->stopping ? RETRY_NO : cqr_retry_decide(&outcome);
     int64_t delay = 0;
     if (decision != RETRY_NO && op->phase != CQLRING_NOT_SENT) {
         bool overloaded = server != NULL && (server->code == ERROR_OVERLOADED || server->code == ERROR_BOOTSTRAPPING);
@@ -351,15 +411,8 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
     if (op->failure != NULL && op->failure != failure)
         cqr_failure_free(&op->failure->error);
     op->failure = failure;
-    cqr_wheel_disarm(&lane->wheel, &op->timer);
-    if (delay > 0) {
-        op->state = OP_WAIT_RETRY;
-        cqr_wheel_arm(&lane->wheel, &op->timer, lane->now_us + delay);
-    } else {
-        /* not from inside the drain: the next pass over the waiting list tries it, after all of this turn's news */
-        waiting_add(lane, op);
-        lane->waiting_retry = true;
-    }
+    if (op->race == NULL || !cqr_race_retry(lane, op))
+        try_again(lane, op, delay);
 }
 
 void cqr_op_lost(struct lane *lane, struct op *op, struct conn *conn)
@@ -396,6 +449,10 @@ void cqr_op_timer(struct lane *lane, struct op *op)
 {
     struct conn *conn = op->conn;
     bool final = lane->now_us >= op->deadline_us;
+    if (!final && op->plan->copies_max > 0 && (op->state == OP_IN_FLIGHT || op->state == OP_WAIT_RACE) && lane->now_us < op->attempt_deadline_us) {
+        cqr_race_tick(lane, op);
+        return;
+    }
     switch (op->state) {
     case OP_WAIT_RETRY:
         if (!final) {
@@ -427,7 +484,9 @@ void cqr_op_timer(struct lane *lane, struct op *op)
     int64_t limit_us = final ? op->plan->timeout_us : op->plan->attempt_timeout_us;
     bool was_in_flight = op->state == OP_IN_FLIGHT;
     struct failure *failure =
-        was_in_flight ? cqr_failure_make(CQLRING_TIMEOUT, "%s to %s: no answer in %lld ms%s", cqr_opcode_name(op->plan->opcode), node_text(op),
+        op->state == OP_WAIT_RACE ? cqr_failure_make(CQLRING_TIMEOUT, "%s: no good answer in %lld ms from any of the nodes that it was sent to",
+                                                     cqr_opcode_name(op->plan->opcode), (long long)(limit_us / 1000))
+        : was_in_flight ? cqr_failure_make(CQLRING_TIMEOUT, "%s to %s: no answer in %lld ms%s", cqr_opcode_name(op->plan->opcode), node_text(op),
                                          (long long)(limit_us / 1000), op->phase == CQLRING_NOT_SENT ? " (it was not sent: the socket was full)" : "")
                       : cqr_failure_make(CQLRING_TIMEOUT,
                                          op->state == OP_WAIT_PREPARE ? "%s: its statement, unknown to the node, was not prepared again within %lld ms"
@@ -444,9 +503,8 @@ void cqr_op_timer(struct lane *lane, struct op *op)
         orphans_check(lane, conn);
 }
 
-void cqr_op_abort(struct lane *lane, struct op *op, cqlring_status status, const char *why)
+bool cqr_op_withdraw(struct lane *lane, struct op *op)
 {
-    op->cancelled = true;
     switch (op->state) {
     case OP_WAIT_CONN:
         waiting_remove(lane, op);
@@ -455,21 +513,30 @@ void cqr_op_abort(struct lane *lane, struct op *op, cqlring_status status, const
         cqr_reprepare_forget(lane, op);
         break;
     case OP_IN_FLIGHT:
-        if (!cqr_writer_orphan(op->conn, op))
-            return;
-        if (is_write(op) && op->phase != CQLRING_NOT_SENT)
-            op->maybe_applied = true;
+        if (!cqr_writer_orphan(op->conn, op)) {
+            cqr_wheel_disarm(&lane->wheel, &op->timer); /* nothing but its reply ends it now */
+            return false;
+        }
+        orphans_check(lane, op->conn);
         break;
-    case OP_SETTLED:
-    case OP_FREE:
-        return;
     default:
         break;
     }
-    struct conn *conn = op->state == OP_IN_FLIGHT ? op->conn : NULL;
+    cqr_wheel_disarm(&lane->wheel, &op->timer);
+    return true;
+}
+
+void cqr_op_abort(struct lane *lane, struct op *op, cqlring_status status, const char *why)
+{
+    if (op->state == OP_SETTLED || op->state == OP_FREE)
+        return;
+    op->cancelled = true;
+    bool was_in_flight = op->state == OP_IN_FLIGHT;
+    if (!cqr_op_withdraw(lane, op))
+        return;
+    if (was_in_flight && is_write(op) && op->phase != CQLRING_NOT_SENT)
+        op->maybe_applied = true;
     cqr_op_settle(lane, op, status, cqr_failure_make(status, "%s: %s", cqr_opcode_name(op->plan->opcode), why));
-    if (conn != NULL)
-        orphans_check(lane, conn);
 }
 
 /* ---- replies ---- */

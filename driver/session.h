@@ -15,6 +15,7 @@
 #include "driver/topology.h"
 
 struct control;
+struct latency;
 
 enum handle_state { HANDLE_OPENING, HANDLE_OPEN, HANDLE_CLOSING, HANDLE_CLOSED };
 
@@ -124,6 +125,7 @@ struct session_lane {
     uint32_t open_ops;                  /* requests and job parts under way; a drain waits for 0 */
     bool closing;                       /* takes nothing new */
     bool aborted;                       /* the drain is over: what has not begun never will */
+    struct latency *latency;            /* of answers, once a percentile is asked for; NULL: not yet */
 };
 
 struct cqlring_cluster *cqr_cluster_retain(struct cqlring_cluster *cluster);
