@@ -198,6 +198,8 @@ static void batch_encode(struct request_body *body, const cqlring_batch *batch, 
         cqr_put_values(out, child->values, child->value_count);
     }
     body->batch_count = (uint16_t)batch->count;
+    if (body->has_token)
+        body->common = cqr_batch_common(body, batch);
 }
 
 /* The cells of encoded values, for the routing key only. */
@@ -333,6 +335,7 @@ struct request_body *cqr_body_page(struct request_body *first, const struct op_p
     body->values = first->values;
     body->values_size = first->values_size;
     body->batch_count = first->batch_count;
+    body->common = first->common;
     body->has_token = first->has_token;
     body->token = first->token;
     body->tag = first->tag;

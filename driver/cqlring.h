@@ -94,6 +94,7 @@ typedef struct cqlring_stats {
     uint64_t connections_opened, connections_lost, orphans, late_replies;
     uint64_t allocations;                      /* of the process, through the library */
     uint64_t log_dropped;
+    uint64_t plans_ignored;                    /* orders of the application's plan that could not be */
     uint64_t speculative, speculative_won;     /* further attempts sent while one was under way; requests that one of them decided well */
 } cqlring_stats;
 CQLRING_API void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *stats);
@@ -118,13 +119,40 @@ typedef struct cqlring_tls_options {
 
 typedef enum cqlring_compression { CQLRING_COMPRESSION_NONE = 0, CQLRING_COMPRESSION_LZ4 = 1 } cqlring_compression;
 
+typedef struct cqlring_node_info {
+    const char *address;          /* "10.0.0.3:9042" */
+    const char *datacenter, *rack, *release_version; /* "" when unknown */
+    uint8_t host_id[16];
+    uint8_t is_up;                /* at least one connection */
+    uint8_t is_suspect;
+    uint8_t is_local;             /* in the local datacenter */
+    uint32_t in_flight;           /* all lanes */
+    uint32_t connections;
+} cqlring_node_info;
+
+/* What an application's plan is told of the request … */
+typedef struct cqlring_plan_query {
+    int64_t token;                /* when has_token */
+    uint8_t has_token, is_read, is_conditional;
+    uint32_t attempts;            /* so far */
+    uint64_t tag;
+    const char *keyspace;         /* of the statement's table, or the session's */
+} cqlring_plan_query;
+/* … and of each node that is connected. */
+typedef struct cqlring_plan_node {
+    const cqlring_node *node;
+    uint8_t replica;              /* 1 the primary, 2 the next, …; 0: none, or not known */
+    uint8_t is_local, is_suspect, was_tried; /* was_tried: by this request */
+    uint32_t in_flight;           /* on this lane's connection */
+} cqlring_plan_node;
+
 typedef struct cqlring_cluster_options {
     size_t struct_size;
     const char *contact_points;   /* "host", "host:port", "[v6]:port", "/unix/path", comma separated; default 127.0.0.1 */
     int32_t port;                 /* where none is given, and for nodes that do not say theirs: default 9042 */
     const char *user, *password;  /* PLAIN; NULL: none */
     const cqlring_tls_options *tls; /* NULL: no TLS */
-    const char *local_datacenter; /* NULL: that of the first node contacted (said in the log) */
+    const char *local_datacenter; /* NULL: that of the first node contacted, and a warning in the log */
     int32_t protocol_version;     /* 0: 5, stepping down; 4 or 5: exactly this one */
     cqlring_compression compression;
     int64_t connect_timeout_us;   /* default 5 s: TCP + TLS + startup of one connection */
@@ -137,6 +165,22 @@ typedef struct cqlring_cluster_options {
     uint32_t request_size_max;    /* default 256 MiB: larger requests are refused with both sizes */
     const char *application_name, *application_version; /* sent in STARTUP */
     cqlring_tristate throw_on_overload; /* default: yes when retries are on: the server answers OVERLOADED instead of not reading */
+
+    /* Which nodes. Without these: the replicas of the local datacenter, the one with the fewest requests under way first, then any
+       node of it. Conditional statements go to the first replica that lives. */
+    const char *local_rack;       /* its replicas before those of other racks; needs local_datacenter. NULL: racks do not matter */
+    const char *allow_nodes;      /* only these are connected to: addresses, with a port or for any, comma separated. NULL: all */
+    const char *deny_nodes;       /* never these; both lists are about nodes of the cluster: contact points are still asked who they are */
+    bool (*node_filter)(const cqlring_node_info *node, void *context); /* false: never this one; asked once for each new node. Library thread */
+    void *node_filter_context;
+    uint32_t remote_nodes_max;    /* of each other datacenter, 0 … 64, default 0: connected to, and used while no local node can be */
+    cqlring_tristate remote_local_consistency; /* default no: requests at LOCAL_ONE, LOCAL_QUORUM and LOCAL_SERIAL stay here: elsewhere it is another "local" */
+    int64_t slow_after_us;        /* default 200 ms; −1 never: a replica with 10 requests waiting and silent so long comes after the others */
+    /* The order in which nodes are to be tried, as indexes into nodes; returns how many. The first with room takes the request. 0: the
+       usual choice. An order with an index twice, or none, is ignored and counted (plans_ignored). A pure function of what it is
+       given, called for every attempt, of rows too. Library thread. */
+    uint32_t (*plan)(const cqlring_plan_query *query, const cqlring_plan_node *nodes, uint32_t node_count, uint32_t *order, void *context);
+    void *plan_context;
 } cqlring_cluster_options;
 
 /* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the
@@ -151,16 +195,6 @@ CQLRING_API cqlring_status cqlring_cluster_open_sync(cqlring_runtime *runtime, c
 CQLRING_API cqlring_status cqlring_cluster_close(cqlring_cluster *cluster, int64_t drain_us, cqlring_future **future, cqlring_error *error);
 CQLRING_API void cqlring_cluster_release(cqlring_cluster *cluster); /* the last release closes it undrained */
 
-typedef struct cqlring_node_info {
-    const char *address;          /* "10.0.0.3:9042" */
-    const char *datacenter, *rack, *release_version; /* "" when unknown */
-    uint8_t host_id[16];
-    uint8_t is_up;                /* at least one connection */
-    uint8_t is_suspect;
-    uint8_t is_local;             /* in the local datacenter */
-    uint32_t in_flight;           /* all lanes */
-    uint32_t connections;
-} cqlring_node_info;
 /* The nodes of the current topology, at most capacity; returns how many there are. Valid until the cluster's release. */
 CQLRING_API uint32_t cqlring_cluster_nodes(const cqlring_cluster *cluster, const cqlring_node **nodes, uint32_t capacity);
 CQLRING_API void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info); /* strings live as long as the node */
@@ -271,6 +305,22 @@ CQLRING_API bool cqlring_prepared_result_column(const cqlring_prepared *prepared
 /* Markers of that name by CQL's rules: "quoted" matches exactly, otherwise lower-cased. Call with from 0, then the last
    answer + 1, until −1: the same name may stand several times. */
 CQLRING_API int32_t cqlring_prepared_find(const cqlring_prepared *prepared, const char *name, uint32_t from);
+
+/* Where a row goes. Replicas in the server's order, primary first, all datacenters; none when they are not known (another
+   partitioner or replication strategy, or the keyspace was not read). */
+typedef struct cqlring_replica {
+    const cqlring_node *node;     /* valid until the cluster's release */
+    int32_t shard;                /* −1: not known */
+} cqlring_replica;
+enum { CQLRING_REPLICAS_MAX = 16 };
+typedef struct cqlring_route {
+    int64_t token;
+    uint32_t replica_count;
+    cqlring_replica replicas[CQLRING_REPLICAS_MAX];
+} cqlring_route;
+/* By the statement's partition key, with the topology of now. INVALID when the values do not name a partition: a marker of the key
+   is missing or null, or the statement has none. */
+CQLRING_API cqlring_status cqlring_route_of(const cqlring_prepared *prepared, const cqlring_bytes *values, uint32_t value_count, cqlring_route *route, cqlring_error *error);
 
 /* ---- outcomes --------------------------------------------------------------------------------------------------- */
 

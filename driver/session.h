@@ -10,6 +10,7 @@
 #include "driver/execution.h"
 #include "driver/lane.h"
 #include "driver/log.h"
+#include "driver/policy_nodes.h"
 #include "driver/prepared.h"
 #include "driver/resolve.h"
 #include "driver/topology.h"
@@ -38,6 +39,7 @@ struct cqlring_cluster {
     int64_t connect_timeout_us, heartbeat_us, suspect_after_us, reconnect_min_us, reconnect_max_us;
     uint32_t inflight_per_connection, orphans_max, frame_size_max, request_size_max;
     bool version_explicit;
+    struct node_policy policy;
 
     atomic_uint version;                /* protocol version in use, once known: all connections use it */
 
@@ -63,6 +65,7 @@ struct pool_link {
     bool wanted;                        /* the node is in the topology (and local) */
     bool ever_up;
     bool seen;                          /* mark of cqr_pool_topology */
+    bool remote;                        /* in another datacenter: for when no local node is left */
     bool retry_version;                 /* down because the version was refused: again, lower */
     uint8_t perhaps_version;            /* down without a word: this one may be wanted; 0: it is not that */
     uint32_t attempts;                  /* failed connects since the last success */

@@ -25,6 +25,8 @@ struct cqlring_node {
     char datacenter[128], rack[128], release_version[64];
     uint16_t dc, rack_number;          /* interned */
     bool is_local;
+    bool is_denied;                    /* by the application: never connected to */
+    bool in_rack;                      /* the local one */
     atomic_uint connections;           /* up, all lanes */
     atomic_uint in_flight;             /* written by lanes, relaxed, once a turn */
     atomic_uint suspects;              /* lanes that suspect it */
