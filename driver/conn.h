@@ -99,6 +99,8 @@ struct conn_writer {
     uint32_t reads_seen, reads_asked; /* conn->reads when the watch last looked, and when it asked */
     uint32_t inflight_published;
     bool counted;                    /* in node->connections */
+    uint8_t rests;                   /* times in a row that it was overloaded */
+    int64_t rest_until_us;           /* it said so: where another node can, that one takes the request; policy_retry.h */
 };
 
 struct conn_reader {

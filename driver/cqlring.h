@@ -146,6 +146,28 @@ typedef struct cqlring_plan_node {
     uint32_t in_flight;           /* on this lane's connection */
 } cqlring_plan_node;
 
+/* What an application's retry policy is told of an attempt that failed, and may answer. */
+typedef enum cqlring_retry_decision {
+    CQLRING_DECIDE_USUAL = 0,     /* as the library would */
+    CQLRING_DECIDE_FAIL = 1,      /* the error is the outcome */
+    CQLRING_DECIDE_SAME = 2,      /* once more on the same node, if it can take it */
+    CQLRING_DECIDE_NEXT = 3,      /* on another one; a single request ends when all were tried */
+    CQLRING_DECIDE_IGNORE = 4     /* a success without a result */
+} cqlring_retry_decision;
+typedef struct cqlring_error_detail cqlring_error_detail;
+typedef struct cqlring_retry_query {
+    cqlring_status status;        /* SERVER, LOST, TIMEOUT (of the attempt), … */
+    uint8_t phase;                /* cqlring_phase; never NOT_SENT: that is sent elsewhere unasked */
+    uint8_t is_idempotent, is_read, is_row; /* is_row: of a job with retries */
+    uint16_t retries;             /* so far */
+    cqlring_consistency consistency; /* that this attempt was made with */
+    const cqlring_node *node;
+    uint64_t tag;
+    const cqlring_error *error;   /* borrowed, as is detail */
+    const cqlring_error_detail *detail; /* NULL: it was not a server's ERROR */
+    cqlring_retry_decision usual; /* what the library would do */
+} cqlring_retry_query;
+
 typedef struct cqlring_cluster_options {
     size_t struct_size;
     const char *contact_points;   /* "host", "host:port", "[v6]:port", "/unix/path", comma separated; default 127.0.0.1 */
@@ -181,6 +203,11 @@ typedef struct cqlring_cluster_options {
        given, called for every attempt, of rows too. Library thread. */
     uint32_t (*plan)(const cqlring_plan_query *query, const cqlring_plan_node *nodes, uint32_t node_count, uint32_t *order, void *context);
     void *plan_context;
+    /* After each attempt that failed, unless retries are off for the request. *consistency and *delay_us may be set for the next
+       attempt: another level, and how long to wait (0: at once). It is asked for writes that are not idempotent too, and what it
+       says is done. Time-outs of the whole request, cancels and closes are not asked about. A pure function; library thread. */
+    cqlring_retry_decision (*retry_policy)(const cqlring_retry_query *query, cqlring_consistency *consistency, int64_t *delay_us, void *context);
+    void *retry_context;
 } cqlring_cluster_options;
 
 /* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the
@@ -345,7 +372,7 @@ typedef struct cqlring_completion {
 } cqlring_completion;
 
 /* What a server's ERROR said beyond code and message. Slices live as long as the completion. */
-typedef struct cqlring_error_detail {
+struct cqlring_error_detail {
     int32_t server_code;
     cqlring_bytes message;        /* the full text */
     cqlring_consistency consistency;
@@ -354,7 +381,7 @@ typedef struct cqlring_error_detail {
     uint8_t data_present;
     cqlring_bytes reasons;        /* v5: raw reason map, [inetaddr][short] each */
     cqlring_bytes keyspace, table, function;
-} cqlring_error_detail;
+};
 /* false when it was not a server's ERROR. */
 CQLRING_API bool cqlring_completion_detail(const cqlring_completion *completion, cqlring_error_detail *detail);
 /* In a sink: the cells of a row that failed, as the source gave them, to be kept for another try elsewhere. Fills up to capacity

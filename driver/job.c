@@ -84,7 +84,7 @@ static void page_next(struct lane *lane, struct job_part *part, struct op *op)
     op->phase = CQLRING_NOT_SENT;
     op->accepted_us = lane->now_us;
     op->first_sent_us = 0;
-    op->attempts = op->tries = 0;
+    op->attempts = op->tries = op->consistency_1 = 0;
     op->reprepares = 0;
     op->tried = 0;
     op->may_continue = false;

@@ -70,6 +70,7 @@ struct op {
     const uint8_t *values;             /* between begin and end: [short n] and values, or a batch's children; NULL: none */
     uint32_t values_size;
     uint16_t batch_count;
+    uint16_t consistency_1;            /* of further attempts, as the retry policy said, + 1; 0: the plan's */
     struct send_block *values_block;   /* whose memory values is; NULL: the owner's */
     struct op *block_next, **block_link; /* the block's list of ops */
     cqlring_bytes paging_state;        /* owner's or page's memory */
@@ -77,6 +78,7 @@ struct op {
     int64_t timestamp_us;
     int64_t token;
     bool has_token;
+    bool same;                         /* next attempt on the same node, if it can take it */
 
     /* in flight */
     uint16_t stream;

@@ -68,6 +68,8 @@ cqlring_status cqr_node_policy_init(struct node_policy *policy, const cqlring_cl
     policy->filter_context = options->node_filter_context;
     policy->plan = options->plan;
     policy->plan_context = options->plan_context;
+    policy->retry = options->retry_policy;
+    policy->retry_context = options->retry_context;
     if (options->local_rack != NULL && (policy->local_rack = cqr_mem_text(options->local_rack, strlen(options->local_rack))) == NULL)
         return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_cluster_open: out of memory");
     policy->routes = policy->remote_max > 0 || policy->plan != NULL || policy->local_rack != NULL;

@@ -31,6 +31,8 @@ struct node_policy {
     void *filter_context;
     uint32_t (*plan)(const cqlring_plan_query *query, const cqlring_plan_node *nodes, uint32_t node_count, uint32_t *order, void *context);
     void *plan_context;
+    cqlring_retry_decision (*retry)(const cqlring_retry_query *query, cqlring_consistency *consistency, int64_t *delay_us, void *context);
+    void *retry_context;
 };
 
 cqlring_status cqr_node_policy_init(struct node_policy *policy, const cqlring_cluster_options *options, cqlring_error *error);

@@ -10,6 +10,7 @@
 #include "driver/execution.h"
 #include "driver/lane.h"
 #include "driver/policy.h"
+#include "driver/policy_retry.h"
 #include "driver/prepared.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
@@ -270,6 +271,17 @@ static bool refuse_by_write(struct lane *lane, struct op *op, enum write_result 
     return false;
 }
 
+/* Where its last attempt was; NULL: it cannot take it, so another one may. */
+static struct conn *same_conn(const struct lane *lane, struct op *op)
+{
+    const struct pool *pool = op->plan->session->lanes[lane->index].pool;
+    op->same = false;
+    if (op->node == NULL || op->node->index >= pool->link_count || (op->race != NULL && op->race->copy_count > 0))
+        return NULL;
+    const struct pool_link *link = pool->links[op->node->index];
+    return link != NULL && link->up && !link->conn->writer.suspect && cqr_writer_has_room(link->conn) ? link->conn : NULL;
+}
+
 void cqr_op_issue(struct lane *lane, struct op *op)
 {
     op->state = OP_NEW;
@@ -280,7 +292,9 @@ void cqr_op_issue(struct lane *lane, struct op *op)
     bool any_up = false, hope = false;
     if (op->race != NULL)
         cqr_race_route(op);
-    struct conn *conn = cqr_route(lane, op, NULL, &any_up, &hope);
+    struct conn *conn = op->same ? same_conn(lane, op) : NULL;
+    if (conn == NULL)
+        conn = cqr_route(lane, op, NULL, &any_up, &hope);
     if (conn != NULL) {
         enum write_result result = cqr_writer_put(conn, op, NULL, 0, lane->now_us);
         if (result == WRITE_OK) {
@@ -388,12 +402,26 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
                                       .tries = op->tries};
     bool cancelled = op->cancelled || (op->race != NULL && op->race->op->cancelled);
     enum retry_decision decision = cancelled || cqr_op_is_own(op) || lane->stopping ? RETRY_NO : cqr_retry_decide(&outcome);
+    if (server != NULL && server->code == ERROR_OVERLOADED)
+        cqr_node_rest(lane, op->conn);
+    struct retry_answer answer = {.decision = decision};
+    if (!cancelled && !cqr_op_is_own(op) && !lane->stopping)
+        answer = cqr_retry_ask(op, &outcome, failure, decision);
+    decision = answer.decision;
+    op->consistency_1 = answer.consistency_1;
+    if (answer.ignore) {
+        cqr_failure_free(&failure->error);
+        cqr_op_settle(lane, op, CQLRING_OK, NULL);
+        return;
+    }
     int64_t delay = 0;
     if (decision != RETRY_NO && op->phase != CQLRING_NOT_SENT) {
         bool overloaded = server != NULL && (server->code == ERROR_OVERLOADED || server->code == ERROR_BOOTSTRAPPING);
-        if (op->plan->patient || overloaded)
+        if (answer.is_own)
+            delay = answer.delay_us;
+        else if (op->plan->patient || overloaded)
             delay = cqr_retry_backoff_us(op->tries, cqr_random(&lane->random));
-        if (lane->now_us + delay >= op->deadline_us)
+        if (delay >= op->deadline_us - lane->now_us)
             decision = RETRY_NO;
     }
     if (decision == RETRY_NO) {
@@ -404,7 +432,8 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
     op->reprepares = 0; /* the bound is one try's: a row that is tried until its deadline may meet a node that has forgotten again */
     if (op->phase != CQLRING_NOT_SENT) {
         op->tries++;
-        if (op->node != NULL)
+        op->same = decision == RETRY_SAME;
+        if (op->node != NULL && !op->same)
             op->tried |= UINT64_C(1) << (op->node->index & 63);
     }
     op->other_only = decision == RETRY_NEXT && op->phase != CQLRING_NOT_SENT;

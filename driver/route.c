@@ -96,6 +96,8 @@ enum { SLOW_WAITING = 10 };
 static bool is_slow(const struct lane *lane, const struct conn *conn)
 {
     const struct conn_writer *writer = &conn->writer;
+    if (lane->now_us < writer->rest_until_us)
+        return true; /* it said that it is overloaded */
     if (writer->in_flight < SLOW_WAITING)
         return false;
     int64_t since = writer->received_us > writer->waiting_since_us ? writer->received_us : writer->waiting_since_us;

@@ -368,6 +368,7 @@ static void copy_send(struct lane *lane, struct race *race)
     copy->body = op->body;
     copy->text = op->text;
     copy->batch_count = op->batch_count;
+    copy->consistency_1 = op->consistency_1;
     copy->paging_state = op->paging_state;
     copy->timestamp_us = op->timestamp_us; /* the row's, so it does not matter which of them the server keeps (decision 29) */
     copy->token = op->token;
