@@ -188,8 +188,9 @@ static void batch_encode(struct request_body *body, const cqlring_batch *batch, 
             struct statement_version *version = cqr_prepared_version(child->prepared);
             cqr_batch_prepared(out, (cqlring_bytes){version->id, version->id_size});
             token_of(body, version, child->values); /* the first known key routes it (BT-07) */
-            if (body->has_token && body->version == NULL)
-                body->version = version; /* for its keyspace's replicas only */
+            /* for its keyspace's replicas only; one conditional statement makes the batch conditional (LW-06) */
+            if (body->has_token && (body->version == NULL || (version->is_lwt && !body->version->is_lwt)))
+                body->version = version;
             body->versions[body->prepared_count] = version;
             body->prepared[body->prepared_count++] = cqr_prepared_retain(child->prepared);
         } else {

@@ -522,6 +522,40 @@ START_TEST(bt_07_a_batch_of_several_partitions_goes_to_the_replica_they_share)
 }
 END_TEST
 
+START_TEST(lw_06_a_batch_with_a_condition_goes_to_one_node_whatever_its_order)
+{
+    enum { BATCHES = 40 };
+    struct flow flow;
+    start(&flow, 3);
+    flow.node_options.shards = 2; /* conditional statements are marked as such */
+    ask_record(&flow);
+    flow_start(&flow);
+    flow_open(&flow);
+    ask_until_connected(&flow);
+    cqlring_prepared *plain = flow_prepare(&flow, FLOW_INSERT), *conditional = flow_prepare(&flow, "INSERT INTO ks.t (k, v) VALUES (?, ?) IF NOT EXISTS");
+    node_set_delay(flow.node, NODE_ALL, 20000, 0); /* all are under way at once, so a plain one would go where there are fewest */
+    cqlring_bytes values[] = {flow_bigint(1), {"x", 1}};
+    cqlring_future *futures[BATCHES];
+    for (int i = 0; i < BATCHES; i++) {
+        cqlring_batch_child children[2] = {{.prepared = i % 2 == 0 ? plain : conditional, .values = values, .value_count = 2},
+                                           {.prepared = i % 2 == 0 ? conditional : plain, .values = values, .value_count = 2}};
+        cqlring_batch batch = {.kind = CQLRING_BATCH_UNLOGGED, .children = children, .count = 2};
+        cqlring_request request = {.session = flow.session, .batch = &batch};
+        flow_ok(cqlring_execute(&request, &futures[i], NULL));
+    }
+    for (int i = 0; i < BATCHES; i++)
+        flow_ok(ask_end(futures[i], NULL));
+    uint32_t replicas[3], seen = ask_seen_count(OPCODE_BATCH);
+    node_replicas(flow.node, "ks", cqr_murmur3(values[0].data, 8), replicas, 3);
+    ck_assert_uint_ge(seen, BATCHES);
+    for (uint32_t i = 0; i < seen; i++)
+        ck_assert_uint_eq(ask_seen_at(OPCODE_BATCH, i).node, replicas[0]);
+    cqlring_prepared_release(plain);
+    cqlring_prepared_release(conditional);
+    flow_close(&flow);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("routing");
@@ -538,6 +572,7 @@ int main(void)
     tcase_add_test(tcase, tk_04_the_route_of_a_row_is_that_of_the_server_whatever_the_strategy);
     tcase_add_test(tcase, tk_10_a_row_without_a_whole_key_has_no_route);
     tcase_add_test(tcase, bt_07_a_batch_of_several_partitions_goes_to_the_replica_they_share);
+    tcase_add_test(tcase, lw_06_a_batch_with_a_condition_goes_to_one_node_whatever_its_order);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
 }
