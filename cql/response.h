@@ -55,6 +55,7 @@ struct error_body {              /* fields beyond code and message are valid as 
     cqlring_bytes arguments;     /* raw strings */
     cqlring_bytes unprepared_id;
     uint8_t rate_limit_op, rate_limit_by_coordinator;
+    bool rate_limited;           /* it is that error: its code is the negotiated one */
     bool complete;               /* false: the fields behind the message were cut short or unknown */
 };
 

@@ -190,8 +190,9 @@ static void batch_encode(struct request_body *body, const cqlring_batch *batch, 
             struct statement_version *version = cqr_prepared_version(child->prepared);
             cqr_batch_prepared(out, (cqlring_bytes){version->id, version->id_size});
             token_of(body, version, child->values); /* the first known key routes it (BT-07) */
-            if (body->has_token && body->version == NULL)
-                body->version = version; /* for its keyspace's replicas only */
+            /* for its keyspace's replicas only; one conditional statement makes the batch conditional (LW-06) */
+            if (body->has_token && (body->version == NULL || (version->is_lwt && !body->version->is_lwt)))
+                body->version = version;
             body->versions[body->prepared_count] = version;
             body->prepared[body->prepared_count++] = cqr_prepared_retain(child->prepared);
         } else {
@@ -200,6 +201,8 @@ static void batch_encode(struct request_body *body, const cqlring_batch *batch, 
         cqr_put_values(out, child->values, child->value_count);
     }
     body->batch_count = (uint16_t)batch->count;
+    if (body->has_token)
+        body->common = cqr_batch_common(body, batch);
 }
 
 /* The cells of encoded values, for the routing key only. */
@@ -335,6 +338,7 @@ struct request_body *cqr_body_page(struct request_body *first, const struct op_p
     body->values = first->values;
     body->values_size = first->values_size;
     body->batch_count = first->batch_count;
+    body->common = first->common;
     body->has_token = first->has_token;
     body->token = first->token;
     body->tag = first->tag;

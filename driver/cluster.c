@@ -63,6 +63,7 @@ static void cluster_free(struct cqlring_cluster *cluster)
     secret_free(cluster->user);
     secret_free(cluster->password);
     cqr_mem_free(cluster->local_datacenter);
+    cqr_node_policy_fini(&cluster->policy);
     cqr_mem_free(cluster->application_name);
     cqr_mem_free(cluster->application_version);
     cqr_tls_settings_free(cluster);
@@ -306,6 +307,9 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
                                                 .driver_version = cqlring_version(),
                                                 .application_name = cluster->application_name,
                                                 .application_version = cluster->application_version};
+    status = cqr_node_policy_init(&cluster->policy, options, error);
+    if (status != CQLRING_OK)
+        return status;
     status = cqr_contact_points_parse(options->contact_points != NULL ? options->contact_points : "127.0.0.1", cluster->port, &cluster->points,
                                                      &cluster->point_count, error);
     if (status == CQLRING_OK && options->tls != NULL)
@@ -453,7 +457,17 @@ struct cqlring_node *cqr_cluster_intern(struct cqlring_cluster *cluster, const s
             strcmp(known->datacenter, like->datacenter) == 0 && strcmp(known->rack, like->rack) == 0)
             node = known;
     }
-    if (node == NULL && cluster->node_count < UINT16_MAX - 1) {
+    if (node != NULL) {
+        pthread_mutex_unlock(&cluster->lock);
+        return node;
+    }
+    /* new. The application is asked outside the lock; only this thread adds nodes */
+    pthread_mutex_unlock(&cluster->lock);
+    bool is_denied = !cqr_node_policy_allows(&cluster->policy, like);
+    if (is_denied)
+        cqr_log(&cluster->runtime->log, CQLRING_LOG_INFO, "%s is not used: allow_nodes, deny_nodes or node_filter say so", like->text);
+    pthread_mutex_lock(&cluster->lock);
+    if (cluster->node_count < UINT16_MAX - 1) {
         if (cluster->node_count == cluster->node_capacity) {
             uint32_t capacity = cluster->node_capacity == 0 ? 8 : cluster->node_capacity * 2;
             struct cqlring_node **nodes = cqr_mem_realloc(cluster->nodes, capacity * sizeof *nodes);
@@ -465,6 +479,7 @@ struct cqlring_node *cqr_cluster_intern(struct cqlring_cluster *cluster, const s
         if (cluster->node_count < cluster->node_capacity && (node = cqr_mem_alloc(sizeof *node)) != NULL) {
             memcpy(node, like, sizeof *node);
             node->index = cluster->node_count;
+            node->is_denied = is_denied;
             cluster->nodes[cluster->node_count++] = node;
         }
     }

@@ -103,6 +103,8 @@ struct conn_writer {
     uint32_t inflight_published;     /* what of it the node's numbers have */
     uint64_t orphans_published, queued_published;
     bool counted;                    /* in node->connections */
+    uint8_t rests;                   /* times in a row that it was overloaded */
+    int64_t rest_until_us;           /* it said so: where another node can, that one takes the request; policy_retry.h */
 };
 
 struct conn_reader {

@@ -395,6 +395,8 @@ static void frame_write(const struct conn *conn, struct op *op, struct writer *o
     struct query_params params = op->plan->params;
     params.has_timestamp = op->timestamp_us != INT64_MIN;
     params.timestamp_us = op->timestamp_us;
+    if (op->consistency_1 != 0)
+        params.consistency = (uint16_t)(op->consistency_1 - 1);
     if (op->paging_state.data != NULL)
         params.paging_state = op->paging_state;
     int16_t stream = (int16_t)op->stream;

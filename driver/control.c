@@ -465,8 +465,10 @@ static void round_with(struct control *control, struct resolution *resolution)
     if (candidates != NULL) {
         uint32_t turn = known > 0 ? (uint32_t)(cqr_random(&control->lane->random) % known) : 0;
         for (uint32_t i = 0; i < known; i++)
-            candidates[control->candidate_count++] =
-                (struct resolved_address){.address = cluster->topology->nodes[(turn + i) % known]->address, .point = UINT32_MAX};
+            if (!cluster->topology->nodes[(turn + i) % known]->is_denied)
+                candidates[control->candidate_count++] =
+                    (struct resolved_address){.address = cluster->topology->nodes[(turn + i) % known]->address, .point = UINT32_MAX};
+        known = control->candidate_count;
         for (uint32_t i = 0; i < resolution->count; i++) {
             bool listed = false;
             for (uint32_t j = 0; j < known && !listed; j++)

@@ -179,6 +179,7 @@ static struct cqlring_node *node_add(struct draft *draft, const struct row_view 
     snprintf(like.contact_name, sizeof like.contact_name, "%s", name != NULL ? name : contact_name(cluster, &like.address));
     const char *local = cluster->local_datacenter != NULL ? cluster->local_datacenter : cluster->guessed_datacenter;
     like.is_local = strcmp(like.datacenter, local) == 0;
+    like.in_rack = like.is_local && cluster->policy.local_rack != NULL && strcmp(like.rack, cluster->policy.local_rack) == 0;
     struct cqlring_node *node = cqr_cluster_intern(cluster, &like);
     if (node == NULL) {
         draft->failed = true;
@@ -297,7 +298,8 @@ cqlring_status cqr_topology_read(struct cqlring_cluster *cluster, cqlring_result
     char text[128];
     if (cluster->local_datacenter == NULL && cluster->guessed_datacenter[0] == '\0' &&
         text_cell(&view, "data_center", cluster->guessed_datacenter, sizeof cluster->guessed_datacenter))
-        cqr_log(&cluster->runtime->log, CQLRING_LOG_INFO, "local_datacenter is not set: taking \"%s\", that of the first node contacted", cluster->guessed_datacenter);
+        cqr_log(&cluster->runtime->log, CQLRING_LOG_WARN, "local_datacenter is not set: taking \"%s\", that of the first node contacted; set it, so that another contact point does not mean another datacenter",
+                cluster->guessed_datacenter);
     if (text_cell(&view, "partitioner", text, sizeof text))
         topology->partitioner = cqr_partitioner_of(cqlring_text(text));
     uint8_t local_id[16] = {0};

@@ -98,6 +98,8 @@ typedef struct cqlring_stats {
     uint64_t tls_handshakes, tls_resumed;      /* succeeded; of these, shortened by an earlier connection's ticket */
     uint64_t cpu_submitters_us, cpu_reactors_us; /* of library threads; inline: all in the first; caller mode: 0, they are yours */
     uint64_t failed_by[16];                    /* requests_failed by cqlring_status */
+    uint64_t plans_ignored;                    /* orders of the application's plan that could not be */
+    uint64_t speculative, speculative_won;     /* further attempts sent while one was under way; requests that one of them decided well */
 } cqlring_stats;
 CQLRING_API void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *stats);
 
@@ -162,6 +164,44 @@ typedef struct cqlring_authenticator {
 
 typedef enum cqlring_compression { CQLRING_COMPRESSION_NONE = 0, CQLRING_COMPRESSION_LZ4 = 1 } cqlring_compression;
 
+/* What an application's plan is told of the request … */
+typedef struct cqlring_plan_query {
+    int64_t token;                /* when has_token */
+    uint8_t has_token, is_read, is_conditional;
+    uint32_t attempts;            /* so far */
+    uint64_t tag;
+    const char *keyspace;         /* of the statement's table, or the session's */
+} cqlring_plan_query;
+/* … and of each node that is connected. */
+typedef struct cqlring_plan_node {
+    const cqlring_node *node;
+    uint8_t replica;              /* 1 the primary, 2 the next, …; 0: none, or not known */
+    uint8_t is_local, is_suspect, was_tried; /* was_tried: by this request */
+    uint32_t in_flight;           /* on this lane's connection */
+} cqlring_plan_node;
+
+/* What an application's retry policy is told of an attempt that failed, and may answer. */
+typedef enum cqlring_retry_decision {
+    CQLRING_DECIDE_USUAL = 0,     /* as the library would */
+    CQLRING_DECIDE_FAIL = 1,      /* the error is the outcome */
+    CQLRING_DECIDE_SAME = 2,      /* once more on the same node, if it can take it */
+    CQLRING_DECIDE_NEXT = 3,      /* on another one; a single request ends when all were tried */
+    CQLRING_DECIDE_IGNORE = 4     /* a success without a result */
+} cqlring_retry_decision;
+typedef struct cqlring_error_detail cqlring_error_detail;
+typedef struct cqlring_retry_query {
+    cqlring_status status;        /* SERVER, LOST, TIMEOUT (of the attempt), … */
+    uint8_t phase;                /* cqlring_phase; never NOT_SENT: that is sent elsewhere unasked */
+    uint8_t is_idempotent, is_read, is_row; /* is_row: of a job with retries */
+    uint16_t retries;             /* so far */
+    cqlring_consistency consistency; /* that this attempt was made with */
+    const cqlring_node *node;
+    uint64_t tag;
+    const cqlring_error *error;   /* borrowed, as is detail */
+    const cqlring_error_detail *detail; /* NULL: it was not a server's ERROR */
+    cqlring_retry_decision usual; /* what the library would do */
+} cqlring_retry_query;
+
 typedef struct cqlring_cluster_options {
     size_t struct_size;
     const char *contact_points;   /* "host", "host:port", "[v6]:port", "/unix/path", comma separated; default 127.0.0.1 */
@@ -169,7 +209,7 @@ typedef struct cqlring_cluster_options {
     const char *user, *password;  /* PLAIN; NULL: none */
     const cqlring_authenticator *authenticator; /* in place of them; copied. NULL: none */
     const cqlring_tls_options *tls; /* NULL: no TLS */
-    const char *local_datacenter; /* NULL: that of the first node contacted (said in the log) */
+    const char *local_datacenter; /* NULL: that of the first node contacted, and a warning in the log */
     int32_t protocol_version;     /* 0: 5, stepping down; 4 or 5: exactly this one */
     cqlring_compression compression;
     int64_t connect_timeout_us;   /* default 5 s: TCP + TLS + startup of one connection */
@@ -195,6 +235,27 @@ typedef struct cqlring_cluster_options {
                                      the nodes that are up to agree on it; looked at every 200 ms (cqlring_result_schema_agreed) */
     cqlring_tristate schema_metadata; /* default: read when cqlring_schema_refresh is first called, kept up to date from then on;
                                          YES: from the open on; NO: never */
+
+    /* Which nodes. Without these: the replicas of the local datacenter, the one with the fewest requests under way first, then any
+       node of it. Conditional statements go to the first replica that lives. */
+    const char *local_rack;       /* its replicas before those of other racks; needs local_datacenter. NULL: racks do not matter */
+    const char *allow_nodes;      /* only these are connected to: addresses, with a port or for any, comma separated. NULL: all */
+    const char *deny_nodes;       /* never these; both lists are about nodes of the cluster: contact points are still asked who they are */
+    bool (*node_filter)(const cqlring_node_info *node, void *context); /* false: never this one; asked once for each new node. Library thread */
+    void *node_filter_context;
+    uint32_t remote_nodes_max;    /* of each other datacenter, 0 … 64, default 0: connected to, and used while no local node can be */
+    cqlring_tristate remote_local_consistency; /* default no: requests at LOCAL_ONE, LOCAL_QUORUM and LOCAL_SERIAL stay here: elsewhere it is another "local" */
+    int64_t slow_after_us;        /* default 200 ms; −1 never: a replica with 10 requests waiting and silent so long comes after the others */
+    /* The order in which nodes are to be tried, as indexes into nodes; returns how many. The first with room takes the request. 0: the
+       usual choice. An order with an index twice, or none, is ignored and counted (plans_ignored). A pure function of what it is
+       given, called for every attempt, of rows too. Library thread. */
+    uint32_t (*plan)(const cqlring_plan_query *query, const cqlring_plan_node *nodes, uint32_t node_count, uint32_t *order, void *context);
+    void *plan_context;
+    /* After each attempt that failed, unless retries are off for the request. *consistency and *delay_us may be set for the next
+       attempt: another level, and how long to wait (0: at once). It is asked for writes that are not idempotent too, and what it
+       says is done. Time-outs of the whole request, cancels and closes are not asked about. A pure function; library thread. */
+    cqlring_retry_decision (*retry_policy)(const cqlring_retry_query *query, cqlring_consistency *consistency, int64_t *delay_us, void *context);
+    void *retry_context;
 } cqlring_cluster_options;
 
 /* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the
@@ -240,6 +301,18 @@ typedef struct cqlring_payload_entry {
     cqlring_bytes key, value;
 } cqlring_payload_entry;
 
+/* A request that waits long is sent to another node too; the first good answer counts, and the outcome is one as ever. Only for
+   reads, and for writes marked idempotent; never for conditional statements, counter batches, or with a target. An attempt that
+   fails as another node might not (lost, overloaded, time-outs) leaves the race, any other error ends it. Copies carry the same
+   timestamp. Precision: some 4 ms. */
+typedef struct cqlring_speculation {
+    size_t struct_size;
+    uint32_t max;                 /* further attempts at once, each on a node of its own: 1 … 8; 0: none */
+    int64_t delay_us;             /* so long without an answer, then the next one; 0: all as soon as may be */
+    double percentile;            /* above 0, below 100: that of the latencies of the session's latest requests that ask for one, all nodes
+                                     together, and delay_us at least; nothing is sent twice before 64 answers. 0: delay_us alone */
+} cqlring_speculation;
+
 /* How a request runs. Zero means the session's default. */
 struct cqlring_execution {
     size_t struct_size;
@@ -257,6 +330,7 @@ struct cqlring_execution {
     const cqlring_payload_entry *payload; /* custom payload */
     uint32_t payload_count;
     const cqlring_node *target;   /* send it to this node only */
+    const cqlring_speculation *speculation; /* read during the call; default none */
 };
 
 typedef enum cqlring_batch_kind { CQLRING_BATCH_LOGGED = 0, CQLRING_BATCH_UNLOGGED = 1, CQLRING_BATCH_COUNTER = 2 } cqlring_batch_kind;
@@ -308,6 +382,22 @@ CQLRING_API bool cqlring_prepared_result_column(const cqlring_prepared *prepared
    answer + 1, until −1: the same name may stand several times. */
 CQLRING_API int32_t cqlring_prepared_find(const cqlring_prepared *prepared, const char *name, uint32_t from);
 
+/* Where a row goes. Replicas in the server's order, primary first, all datacenters; none when they are not known (another
+   partitioner or replication strategy, or the keyspace was not read). */
+typedef struct cqlring_replica {
+    const cqlring_node *node;     /* valid until the cluster's release */
+    int32_t shard;                /* −1: not known */
+} cqlring_replica;
+enum { CQLRING_REPLICAS_MAX = 16 };
+typedef struct cqlring_route {
+    int64_t token;
+    uint32_t replica_count;
+    cqlring_replica replicas[CQLRING_REPLICAS_MAX];
+} cqlring_route;
+/* By the statement's partition key, with the topology of now. INVALID when the values do not name a partition: a marker of the key
+   is missing or null, or the statement has none. */
+CQLRING_API cqlring_status cqlring_route_of(const cqlring_prepared *prepared, const cqlring_bytes *values, uint32_t value_count, cqlring_route *route, cqlring_error *error);
+
 /* ---- outcomes --------------------------------------------------------------------------------------------------- */
 
 enum { /* cqlring_completion.flags */
@@ -331,7 +421,7 @@ typedef struct cqlring_completion {
 } cqlring_completion;
 
 /* What a server's ERROR said beyond code and message. Slices live as long as the completion. */
-typedef struct cqlring_error_detail {
+struct cqlring_error_detail {
     int32_t server_code;
     cqlring_bytes message;        /* the full text */
     cqlring_consistency consistency;
@@ -340,7 +430,7 @@ typedef struct cqlring_error_detail {
     uint8_t data_present;
     cqlring_bytes reasons;        /* v5: raw reason map, [inetaddr][short] each */
     cqlring_bytes keyspace, table, function;
-} cqlring_error_detail;
+};
 /* false when it was not a server's ERROR. */
 CQLRING_API bool cqlring_completion_detail(const cqlring_completion *completion, cqlring_error_detail *detail);
 /* In a sink: the cells of a row that failed, as the source gave them, to be kept for another try elsewhere. Fills up to capacity

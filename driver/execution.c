@@ -9,6 +9,7 @@
 #include "driver/prepared.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
+#include "driver/speculate.h"
 #include "serialize/mem.h"
 
 enum { TIMEOUT_US = 12000000, ATTEMPT_TIMEOUT_US = 3000000, PAGE_SIZE = 5000 };
@@ -41,6 +42,18 @@ static cqlring_status option_check(const cqlring_execution *execution, const str
         if (entry->value.size < CQLRING_NULL || (entry->value.size > 0 && entry->value.data == NULL))
             return cqr_error(error, CQLRING_INVALID, "execution options: payload entry %u: a value's size is that of its data or CQLRING_NULL, not %d", i,
                              entry->value.size);
+    }
+    const cqlring_speculation *speculation = execution->speculation;
+    if (speculation != NULL) {
+        if (speculation->struct_size < sizeof *speculation)
+            return cqr_error(error, CQLRING_INVALID, "speculation: struct_size is %zu, expected %zu: set it to sizeof(cqlring_speculation)", speculation->struct_size,
+                             sizeof *speculation);
+        if (speculation->max > COPIES_MAX)
+            return cqr_error(error, CQLRING_INVALID, "speculation: max is %u, at most %d further attempts may run at once", speculation->max, COPIES_MAX);
+        if (speculation->delay_us < 0)
+            return cqr_error(error, CQLRING_INVALID, "speculation: delay_us is %lld: 0 (at once) or microseconds", (long long)speculation->delay_us);
+        if (!(speculation->percentile >= 0 && speculation->percentile < 100))
+            return cqr_error(error, CQLRING_INVALID, "speculation: percentile is %g: 0 (a constant delay), or above it and below 100", speculation->percentile);
     }
     unsigned version = atomic_load_explicit(&((struct cqlring_cluster *)(uintptr_t)cluster)->version, memory_order_relaxed);
     if (execution->now_in_seconds != 0 && version < PROTO_V5)
@@ -81,6 +94,11 @@ static void plan_apply(struct op_plan *plan, const cqlring_execution *execution)
     }
     if (execution->target != NULL)
         plan->target = execution->target;
+    if (execution->speculation != NULL) {
+        plan->copies_max = (uint8_t)execution->speculation->max;
+        plan->copy_after_us = execution->speculation->delay_us;
+        plan->percentile = (float)execution->speculation->percentile;
+    }
 }
 
 cqlring_status cqr_plan_make(struct op_plan *plan, struct cqlring_session *session, const cqlring_execution *execution, cqlring_error *error)
@@ -117,6 +135,7 @@ cqlring_status cqr_plan_change(struct op_plan *plan, const cqlring_execution *ex
     plan_apply(plan, execution);
     if (plan->params.page_size < 0)
         plan->params.page_size = 0;
+    cqr_plan_finish(plan, plan->opcode, plan->is_read);
     return CQLRING_OK;
 }
 _Static_assert(sizeof(struct string_pair) == sizeof(cqlring_payload_entry), "the public entry is the protocol's pair");
@@ -135,6 +154,12 @@ void cqr_plan_finish(struct op_plan *plan, uint8_t opcode, bool is_read)
     plan->is_read = is_read;
     if (plan->attempt_timeout_us == 0)
         plan->attempt_timeout_us = plan->idempotent && !is_read && plan->retry ? ATTEMPT_TIMEOUT_US : -1;
+    /* another node would do the same once more */
+    if ((!plan->idempotent && !is_read) || plan->target != NULL || (opcode == OPCODE_BATCH && plan->batch_kind == CQLRING_BATCH_COUNTER))
+        plan->copies_max = 0;
+    if (plan->copies_max == 0)
+        plan->percentile = 0;
+    plan->watched = plan->attempt_timeout_us >= 0 || plan->copies_max > 0;
     if (plan->params.page_size < 0 || opcode == OPCODE_BATCH || (opcode == OPCODE_EXECUTE && !is_read))
         plan->params.page_size = 0;
     plan->params.skip_metadata = opcode == OPCODE_EXECUTE;
@@ -257,6 +282,8 @@ static void settled(struct lane *lane, struct op *op)
     struct cqlring_session *session = execution->body->session;
     execution->op = NULL;
     uncharge(execution);
+    if (op->plan->percentile > 0)
+        cqr_race_latency(lane, op);
     if (op->status == CQLRING_OK && op->failure != NULL) {
         cqr_failure_free(&op->failure->error);
         op->failure = NULL;

@@ -27,6 +27,7 @@ struct request_body {
     const uint8_t *values;
     uint32_t values_size;
     uint16_t batch_count;
+    uint16_t common;                        /* BATCH: index + 1 of the node that most of its partitions have in common; 0: not worked out */
     cqlring_bytes paging_state;
     struct request_body *first;             /* a further page's: whose bytes it uses, a reference */
     bool has_token;
@@ -65,6 +66,9 @@ struct request_body *cqr_body_make_prepare(cqlring_bytes cql, const struct op_pl
 struct request_body *cqr_body_page(struct request_body *first, const struct op_plan *plan, cqlring_bytes paging_state);
 struct request_body *cqr_body_retain(struct request_body *body);
 void cqr_body_release(struct request_body *body);
+/* route_of.c: index + 1 of the node that is a replica of most of the batch's partitions; 0 when the first one's replicas are as good
+   as each other, or nothing is known. */
+uint16_t cqr_batch_common(const struct request_body *body, const cqlring_batch *batch);
 
 /* How a request runs, from the session's defaults and what was given. */
 cqlring_status cqr_plan_make(struct op_plan *plan, struct cqlring_session *session, const cqlring_execution *execution, cqlring_error *error);

@@ -17,6 +17,7 @@
 #include "driver/prepared.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
+#include "driver/speculate.h"
 #include "serialize/value.h"
 
 enum { QUANTUM = 1024 };
@@ -85,7 +86,7 @@ static void page_next(struct lane *lane, struct job_part *part, struct op *op)
     op->accepted_us = lane->now_us;
     op->first_sent_us = 0;
     op->sent_after_us = 0;
-    op->attempts = op->tries = 0;
+    op->attempts = op->tries = op->consistency_1 = 0;
     op->reprepares = 0;
     op->tried = 0;
     op->may_continue = false;
@@ -135,7 +136,7 @@ static __attribute__((noinline, cold)) void row_trouble(struct job *job, struct 
         cqr_job_stop(job, JOB_STOP_ERROR, op->status, &op->failure->error);
 }
 
-static void row_settled(struct lane *lane, struct op *op)
+void cqr_job_row_settled(struct lane *lane, struct op *op)
 {
     struct job_part *part = op->owner;
     struct job *job = part->job;
@@ -162,6 +163,13 @@ static void row_settled(struct lane *lane, struct op *op)
     else
         part->done_head = op;
     part->done_tail = op;
+}
+
+void cqr_job_row_timed(struct lane *lane, struct op *op)
+{
+    if (op->plan->percentile > 0)
+        cqr_race_latency(lane, op);
+    cqr_job_row_settled(lane, op);
 }
 
 /* Up to a batch of outcomes into part->out; ops[] are whose they are. */
@@ -439,7 +447,7 @@ static enum placed row_issue(struct lane *lane, struct job_part *part)
     part->op_wanted = op == NULL;
     if (op == NULL)
         return PLACED_NOT;
-    op->settled = row_settled;
+    op->settled = job->row_settled;
     op->owner = part;
     op->tag = row->tag;
     op->timestamp_us = row->timestamp_us;
@@ -529,7 +537,7 @@ static void stop_rows(struct lane *lane, struct job_part *part)
     part->stop_seen = true;
     for (struct op *op = part->head, *next; op != NULL; op = next) {
         next = op->next;
-        if (op->state == OP_IN_FLIGHT)
+        if (op->state == OP_IN_FLIGHT || op->state == OP_WAIT_RACE)
             op->cancelled = true;
         else if (op->state != OP_SETTLED)
             cqr_op_abort(lane, op, stop & JOB_STOP_CLOSE ? CQLRING_CLOSED : CQLRING_CANCELLED, "the job was stopped before this row could be tried again");

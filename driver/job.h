@@ -69,6 +69,7 @@ struct job {
     uint32_t window;
     uint64_t bytes_max, errors_max, rows_max;
     bool ordered, skip_successes;
+    void (*row_settled)(struct lane *lane, struct op *op);
     uint32_t part_count;
     atomic_uint parts_left;
     atomic_uint stop;                 /* JOB_STOP_…: no further row is issued */
@@ -90,6 +91,8 @@ enum { JOB_STOP_SINK = 1, JOB_STOP_ERROR = 2, JOB_STOP_CANCEL = 4, JOB_STOP_CLOS
 void cqr_job_stop(struct job *job, unsigned how, cqlring_status status, const cqlring_error *error);
 void cqr_job_end(struct job *job);                       /* the last part has ended: the future is completed */
 
+void cqr_job_row_settled(struct lane *lane, struct op *op); /* job->row_settled: the usual one */
+void cqr_job_row_timed(struct lane *lane, struct op *op);   /* … with its latency noted for a percentile */
 void cqr_job_turn(struct lane *lane);                    /* deliver and issue, all parts round robin */
 int64_t cqr_job_next(struct lane *lane);                 /* when it has to run again: 0 now */
 void cqr_job_session_stop(struct lane *lane, struct cqlring_session *session); /* issuing ends */

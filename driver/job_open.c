@@ -223,10 +223,13 @@ cqlring_status cqlring_execute_concurrent(cqlring_session *session, cqlring_prep
     job->session = cqr_session_retain(session);
     job->statement_count = statement_count;
     plan.patient = plan.retry;
+    job->row_settled = cqr_job_row_settled;
     for (uint32_t i = 0; i < statement_count; i++) {
         job->statements[i] = cqr_prepared_retain(statements[i]);
         job->plans[i] = plan;
         cqr_plan_finish(&job->plans[i], OPCODE_EXECUTE, cqr_prepared_version(statements[i])->is_read);
+        if (job->plans[i].percentile > 0)
+            job->row_settled = cqr_job_row_timed;
     }
     job->window = options->window != 0 ? options->window : WINDOW;
     job->bytes_max = options->bytes_max != 0 ? options->bytes_max : BYTES_MAX;

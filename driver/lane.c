@@ -8,6 +8,7 @@
 
 #include "driver/execution.h"
 #include "driver/lane.h"
+#include "driver/speculate.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
 
@@ -96,6 +97,7 @@ void cqr_lane_fini(struct lane *lane)
         lane->send_free = next;
     }
     cqr_mem_free(lane->squeeze);
+    cqr_races_fini(lane);
     cqr_mem_free(lane->ops);
     cqr_mem_free(lane->scratch);
     cqr_compress_state_destroy(lane->compress);

@@ -94,6 +94,7 @@ struct lane {
     struct block_pool *unpack_pool;  /* v4 bodies that came compressed */
     struct compress_state *compress;
     struct reprepare *reprepares;    /* statements being prepared again */
+    struct race *race_free;          /* speculative executions: for the next ones */
     uint8_t *scratch;                /* routing keys; SCRATCH_SIZE bytes */
     const struct cqlring_cluster *stamp_cluster; /* client timestamps taken for this turn */
     int64_t stamp_turn, stamp_next, stamp_end;
@@ -177,6 +178,10 @@ void cqr_op_timer(struct lane *lane, struct op *op);                 /* its time
 void cqr_op_lost(struct lane *lane, struct op *op, struct conn *conn); /* its connection is down */
 void cqr_op_abort(struct lane *lane, struct op *op, cqlring_status status, const char *why); /* settle it, wherever it is, unless its reply is on the way */
 void cqr_op_settle(struct lane *lane, struct op *op, cqlring_status status, struct failure *failure);
+/* For speculate.c. Takes it out of wherever it is under way, unsettled; false: its reply is in the ring, and will come to it. */
+bool cqr_op_withdraw(struct lane *lane, struct op *op);
+void cqr_op_try_again(struct lane *lane, struct op *op);             /* its last attempt failed and may be repeated */
+void cqr_op_settled_again(struct lane *lane, struct op *op);         /* settled, but only now its owner is told */
 void cqr_waiting_run(struct lane *lane);                             /* try what waits for a connection */
 const char *cqr_opcode_name(uint8_t opcode);
 

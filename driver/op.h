@@ -17,6 +17,7 @@
 struct conn;
 struct lane;
 struct op;
+struct race;
 struct cqlring_session;
 struct send_block;
 struct request_body;
@@ -36,6 +37,10 @@ struct op_plan {
     struct cqlring_session *session;   /* NULL: the driver's own */
     const struct cqlring_node *target; /* NULL: routed */
     int64_t timestamp_us;              /* 0 generated, INT64_MIN none */
+    bool watched;                      /* something may come before the request's own deadline: attempt time-out or a further copy */
+    uint8_t copies_max;                /* speculative ones; 0: none */
+    float percentile;                  /* of the session's latencies, instead of copy_after_us alone; 0: not */
+    int64_t copy_after_us;             /* without an answer */
 };
 
 enum op_state {
@@ -46,6 +51,7 @@ enum op_state {
     OP_WAIT_CONN,   /* no connection can take it: in the lane's waiting list */
     OP_WAIT_PREPARE,/* its statement is being prepared again on conn */
     OP_WAIT_AGREEMENT, /* answered: the nodes have yet to agree on the schema that it changed (agreement.h) */
+    OP_WAIT_RACE,   /* its own attempt is over, copies of it are still under way (speculate.h) */
     OP_SETTLED      /* outcome known; belongs to its owner again */
 };
 
@@ -65,6 +71,7 @@ struct op {
     const uint8_t *values;             /* between begin and end: [short n] and values, or a batch's children; NULL: none */
     uint32_t values_size;
     uint16_t batch_count;
+    uint16_t consistency_1;            /* of further attempts, as the retry policy said, + 1; 0: the plan's */
     struct send_block *values_block;   /* whose memory values is; NULL: the owner's */
     struct op *block_next, **block_link; /* the block's list of ops */
     cqlring_bytes paging_state;        /* owner's or page's memory */
@@ -72,6 +79,7 @@ struct op {
     int64_t timestamp_us;
     int64_t token;
     bool has_token;
+    bool same;                         /* next attempt on the same node, if it can take it */
 
     /* in flight */
     uint16_t stream;
@@ -96,6 +104,7 @@ struct op {
     bool other_only;                   /* next attempt only on a node not yet tried */
     bool pages;                        /* a job's row: all its pages are wanted */
     bool may_continue;                 /* settled, and a further page is there */
+    uint8_t reply_opcode;              /* with reply_block */
     uint32_t sent_after_us;            /* the last attempt, after first_sent_us */
     uint32_t limit_node;               /* a job's row: which node it was counted on */
 
@@ -105,7 +114,7 @@ struct op {
     struct failure *failure;           /* why; between attempts the last one's */
     struct block *reply_block;         /* the driver's own requests: what was answered, a reference */
     cqlring_bytes reply_body;          /* behind prefix and, for a RESULT, kind */
-    uint8_t reply_opcode;
+    struct race *race;                 /* copies of it are, or were, under way; NULL: the usual */
     const struct cqlring_node *node;   /* coordinator of the last attempt */
 };
 

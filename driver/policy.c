@@ -21,12 +21,14 @@
        CDC_WRITE_FAILURE, CAS_WRITE_UNKNOWN      next                no
      READ_FAILURE, WRITE_FAILURE                 no                  no               it would fail again
      UNPREPARED                                  same, then next     the same         nothing was executed
+     over a rate limit (Scylla)                  no                  no               it is the partition's, not the node's
      all others: the request is wrong, or the code is unknown (RT-07)   no            no
 
    "Next" ends by itself when every node has been tried.
 
    Rows of jobs that are marked idempotent: whatever may pass is tried again. "Next" is then the same node where there is
-   no other, and only the row's deadline ends it. */
+   no other, and only the row's deadline ends it. A row over a rate limit is tried again on the same node, by itself when it is
+   idempotent, and in any case when the coordinator did not let it in. */
 
 static enum retry_decision once(const struct attempt_outcome *outcome, enum retry_decision decision)
 {
@@ -43,6 +45,8 @@ static enum retry_decision decide_server(const struct attempt_outcome *outcome)
 {
     const struct error_body *server = outcome->server;
     bool is_endless = outcome->patient && outcome->idempotent;
+    if (server->rate_limited) /* of the partition, so another node would count the same; with a back-off it passes */
+        return outcome->patient && (outcome->idempotent || server->rate_limit_by_coordinator != 0) ? RETRY_SAME : RETRY_NO;
     switch ((uint32_t)server->code) {
     case ERROR_UNAVAILABLE: return is_endless ? RETRY_NEXT : once(outcome, RETRY_NEXT);
     case ERROR_BOOTSTRAPPING: return RETRY_NEXT;

@@ -355,6 +355,7 @@ static struct pool_link *link_make(struct pool *pool, struct cqlring_node *node)
         return NULL;
     link->pool = pool;
     link->node = node;
+    link->remote = !node->is_local;
     link->timer.kind = TIMER_LINK;
     pool->links[node->index] = link;
     return link;
@@ -380,7 +381,7 @@ void cqr_pool_topology(struct pool *pool, struct topology *topology)
             pool->links[i]->seen = false;
     for (uint32_t i = 0; i < topology->node_count; i++) {
         struct cqlring_node *node = topology->nodes[i];
-        if (!node->is_local)
+        if (!cqr_node_is_used(&pool->cluster->policy, topology, node))
             continue;
         struct pool_link *link = pool->links[node->index];
         if (link == NULL && (link = link_make(pool, node)) == NULL)

@@ -12,11 +12,13 @@
 #include "driver/lane.h"
 #include "driver/node_stats.h"
 #include "driver/policy.h"
+#include "driver/policy_retry.h"
 #include "driver/prepared.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
 #include "serialize/buf.h"
+#include "driver/speculate.h"
 
 enum { OWN_OPS = 64, REPREPARES_MAX = 2 }; /* beyond one for each statement of it */
 
@@ -110,6 +112,25 @@ static bool is_write(const struct op *op)
 
 /* ---- settle ---- */
 
+/* What the error says beyond its sentence. */
+static __attribute__((noinline, cold)) void error_fill(struct op *op)
+{
+    if (cqr_failure_is_static(op->failure))
+        return;
+    cqlring_error *error = &op->failure->error;
+    error->phase = op->phase;
+    error->may_have_been_applied = op->maybe_applied;
+    error->attempts = op->attempts;
+    if (op->first_sent_us != 0) {
+        error->queued_us = (uint32_t)(op->first_sent_us - op->accepted_us);
+        error->in_flight_us = (uint32_t)(op->received_us - op->first_sent_us);
+    } else {
+        error->queued_us = (uint32_t)(op->received_us - op->accepted_us);
+    }
+    if (op->node != NULL || op->conn != NULL)
+        snprintf(error->node, sizeof error->node, "%s", node_text(op));
+}
+
 /* Inline so that the plain VOID's way is a straight one. */
 static inline __attribute__((always_inline)) void settle(struct lane *lane, struct op *op, cqlring_status status, struct failure *failure)
 {
@@ -131,20 +152,7 @@ static inline __attribute__((always_inline)) void settle(struct lane *lane, stru
     if (status != CQLRING_OK) {
         cqr_count(&lane->stats.failed, 1);
         cqr_count(&lane->stats.failed_by[(unsigned)status & 15], 1);
-        if (!cqr_failure_is_static(failure)) {
-            cqlring_error *error = &failure->error;
-            error->phase = op->phase;
-            error->may_have_been_applied = op->maybe_applied;
-            error->attempts = op->attempts;
-            if (op->first_sent_us != 0) {
-                error->queued_us = (uint32_t)(op->first_sent_us - op->accepted_us);
-                error->in_flight_us = (uint32_t)(op->received_us - op->first_sent_us);
-            } else {
-                error->queued_us = (uint32_t)(op->received_us - op->accepted_us);
-            }
-            if (op->node != NULL || op->conn != NULL)
-                snprintf(error->node, sizeof error->node, "%s", node_text(op));
-        }
+        error_fill(op);
     } else {
         op->maybe_applied = false;
     }
@@ -154,6 +162,16 @@ static inline __attribute__((always_inline)) void settle(struct lane *lane, stru
 void cqr_op_settle(struct lane *lane, struct op *op, cqlring_status status, struct failure *failure)
 {
     settle(lane, op, status, failure);
+}
+
+void cqr_op_settled_again(struct lane *lane, struct op *op)
+{
+    assert(op->state == OP_SETTLED);
+    if (op->status != CQLRING_OK)
+        error_fill(op);
+    else
+        op->maybe_applied = false;
+    op->settled(lane, op);
 }
 
 /* ---- issue ---- */
@@ -181,10 +199,15 @@ void cqr_op_start(struct lane *lane, struct op *op)
 
 static inline void arm(struct lane *lane, struct op *op)
 {
+    int64_t deadline = op->deadline_us;
     op->attempt_deadline_us = INT64_MAX;
-    if (op->plan->attempt_timeout_us >= 0)
-        op->attempt_deadline_us = cqr_deadline_us(lane->now_us, op->plan->attempt_timeout_us);
-    int64_t deadline = op->deadline_us < op->attempt_deadline_us ? op->deadline_us : op->attempt_deadline_us;
+    if (op->plan->watched) {
+        int64_t watch = op->attempt_deadline_us = cqr_deadline_us(lane->now_us, op->plan->attempt_timeout_us);
+        if (op->plan->copies_max > 0 && (watch = cqr_race_due_us(lane, op)) > op->attempt_deadline_us)
+            watch = op->attempt_deadline_us;
+        if (watch < deadline)
+            deadline = watch;
+    }
     if (deadline != INT64_MAX)
         cqr_wheel_arm(&lane->wheel, &op->timer, deadline);
 }
@@ -233,6 +256,8 @@ static void written(struct lane *lane, struct op *op)
 {
     op->other_only = false;
     arm(lane, op);
+    if (op->race != NULL)
+        cqr_race_sent(lane, op);
 }
 
 static bool refuse_by_write(struct lane *lane, struct op *op, enum write_result result)
@@ -250,6 +275,17 @@ static bool refuse_by_write(struct lane *lane, struct op *op, enum write_result 
     return false;
 }
 
+/* Where its last attempt was; NULL: it cannot take it, so another one may. */
+static struct conn *same_conn(const struct lane *lane, struct op *op)
+{
+    const struct pool *pool = op->plan->session->lanes[lane->index].pool;
+    op->same = false;
+    if (op->node == NULL || op->node->index >= pool->link_count || (op->race != NULL && op->race->copy_count > 0))
+        return NULL;
+    const struct pool_link *link = pool->links[op->node->index];
+    return link != NULL && link->up && !link->conn->writer.suspect && cqr_writer_has_room(link->conn) ? link->conn : NULL;
+}
+
 void cqr_op_issue(struct lane *lane, struct op *op)
 {
     op->state = OP_NEW;
@@ -258,7 +294,11 @@ void cqr_op_issue(struct lane *lane, struct op *op)
         return;
     }
     bool any_up = false, hope = false;
-    struct conn *conn = cqr_route(lane, op, NULL, &any_up, &hope);
+    if (op->race != NULL)
+        cqr_race_route(op);
+    struct conn *conn = op->same ? same_conn(lane, op) : NULL;
+    if (conn == NULL)
+        conn = cqr_route(lane, op, NULL, &any_up, &hope);
     if (conn != NULL) {
         enum write_result result = cqr_writer_put(conn, op, NULL, 0, lane->now_us);
         if (result == WRITE_OK) {
@@ -267,6 +307,11 @@ void cqr_op_issue(struct lane *lane, struct op *op)
         }
         if (refuse_by_write(lane, op, result))
             return;
+    }
+    if (op->race != NULL && cqr_race_unplaced(lane, op))
+        return;
+    if (conn != NULL) {
+        /* it waits: the socket has no room after all */
     } else if (op->other_only && any_up) {
         /* every node that there is has been tried: the last outcome stands, but a job's row tries again */
         if (!op->plan->patient) {
@@ -276,6 +321,8 @@ void cqr_op_issue(struct lane *lane, struct op *op)
         }
         op->other_only = false;
         op->tried = 0;
+        if (op->race != NULL)
+            op->race->tried = 0;
         cqr_op_issue(lane, op);
         return;
     } else if (!any_up && !hope && !op->plan->patient) {
@@ -287,6 +334,8 @@ void cqr_op_issue(struct lane *lane, struct op *op)
 
 void cqr_op_issue_on(struct lane *lane, struct op *op, struct conn *conn)
 {
+    if (op->race != NULL)
+        cqr_race_route(op);
     enum write_result result = conn->writer.state == WRITER_UP ? cqr_writer_put(conn, op, NULL, 0, lane->now_us) : WRITE_FULL;
     if (result == WRITE_OK)
         written(lane, op);
@@ -299,7 +348,7 @@ enum write_result cqr_op_issue_row(struct lane *lane, struct op *op, struct conn
     start(lane, op);
     enum write_result result = cqr_writer_put_row(conn, op, cells, cell_count, head, lane->now_us);
     if (result == WRITE_OK)
-        written(lane, op);
+        arm(lane, op);
     return result;
 }
 
@@ -319,6 +368,30 @@ void cqr_waiting_run(struct lane *lane)
 
 /* ---- an attempt failed ---- */
 
+static void try_again(struct lane *lane, struct op *op, int64_t delay)
+{
+    cqr_wheel_disarm(&lane->wheel, &op->timer);
+    if (delay > 0) {
+        op->state = OP_WAIT_RETRY;
+        cqr_wheel_arm(&lane->wheel, &op->timer, lane->now_us + delay);
+    } else {
+        /* not from inside the drain: the next pass over the waiting list tries it, after all of this turn's news */
+        waiting_add(lane, op);
+        lane->waiting_retry = true;
+    }
+}
+
+void cqr_op_try_again(struct lane *lane, struct op *op)
+{
+    int64_t delay = 0;
+    if (op->plan->patient && op->phase != CQLRING_NOT_SENT)
+        delay = cqr_retry_backoff_us(op->tries, cqr_random(&lane->random));
+    if (lane->now_us + delay >= op->deadline_us)
+        cqr_op_settle(lane, op, op->failure->error.status, op->failure);
+    else
+        try_again(lane, op, delay);
+}
+
 static void attempt_failed(struct lane *lane, struct op *op, cqlring_status status, struct failure *failure)
 {
     const struct error_body *server = failure->has_body ? &failure->body : NULL;
@@ -333,13 +406,28 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
                                       .patient = op->plan->patient,
                                       .retry_enabled = op->plan->retry,
                                       .tries = op->tries};
-    enum retry_decision decision = op->cancelled || cqr_op_is_own(op) || lane->stopping ? RETRY_NO : cqr_retry_decide(&outcome);
+    bool cancelled = op->cancelled || (op->race != NULL && op->race->op->cancelled);
+    enum retry_decision decision = cancelled || cqr_op_is_own(op) || lane->stopping ? RETRY_NO : cqr_retry_decide(&outcome);
+    if (server != NULL && server->code == ERROR_OVERLOADED)
+        cqr_node_rest(lane, op->conn);
+    struct retry_answer answer = {.decision = decision};
+    if (!cancelled && !cqr_op_is_own(op) && !lane->stopping)
+        answer = cqr_retry_ask(op, &outcome, failure, decision);
+    decision = answer.decision;
+    op->consistency_1 = answer.consistency_1;
+    if (answer.ignore) {
+        cqr_failure_free(&failure->error);
+        cqr_op_settle(lane, op, CQLRING_OK, NULL);
+        return;
+    }
     int64_t delay = 0;
     if (decision != RETRY_NO && op->phase != CQLRING_NOT_SENT) {
         bool overloaded = server != NULL && (server->code == ERROR_OVERLOADED || server->code == ERROR_BOOTSTRAPPING);
-        if (op->plan->patient || overloaded)
+        if (answer.is_own)
+            delay = answer.delay_us;
+        else if (op->plan->patient || overloaded)
             delay = cqr_retry_backoff_us(op->tries, cqr_random(&lane->random));
-        if (lane->now_us + delay >= op->deadline_us)
+        if (delay >= op->deadline_us - lane->now_us)
             decision = RETRY_NO;
     }
     if (decision == RETRY_NO) {
@@ -353,22 +441,16 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
     op->reprepares = 0; /* the bound is one try's: a row that is tried until its deadline may meet a node that has forgotten again */
     if (op->phase != CQLRING_NOT_SENT) {
         op->tries++;
-        if (op->node != NULL)
+        op->same = decision == RETRY_SAME;
+        if (op->node != NULL && !op->same)
             op->tried |= UINT64_C(1) << (op->node->index & 63);
     }
     op->other_only = decision == RETRY_NEXT && op->phase != CQLRING_NOT_SENT;
     if (op->failure != NULL && op->failure != failure)
         cqr_failure_free(&op->failure->error);
     op->failure = failure;
-    cqr_wheel_disarm(&lane->wheel, &op->timer);
-    if (delay > 0) {
-        op->state = OP_WAIT_RETRY;
-        cqr_wheel_arm(&lane->wheel, &op->timer, lane->now_us + delay);
-    } else {
-        /* not from inside the drain: the next pass over the waiting list tries it, after all of this turn's news */
-        waiting_add(lane, op);
-        lane->waiting_retry = true;
-    }
+    if (op->race == NULL || !cqr_race_retry(lane, op))
+        try_again(lane, op, delay);
 }
 
 void cqr_op_lost(struct lane *lane, struct op *op, struct conn *conn)
@@ -409,6 +491,10 @@ void cqr_op_timer(struct lane *lane, struct op *op)
         cqr_agreement_give_up(lane, op);
         return;
     }
+    if (!final && op->plan->copies_max > 0 && (op->state == OP_IN_FLIGHT || op->state == OP_WAIT_RACE) && lane->now_us < op->attempt_deadline_us) {
+        cqr_race_tick(lane, op);
+        return;
+    }
     switch (op->state) {
     case OP_WAIT_RETRY:
         if (!final) {
@@ -440,7 +526,9 @@ void cqr_op_timer(struct lane *lane, struct op *op)
     int64_t limit_us = final ? op->plan->timeout_us : op->plan->attempt_timeout_us;
     bool was_in_flight = op->state == OP_IN_FLIGHT;
     struct failure *failure =
-        was_in_flight ? cqr_failure_make(CQLRING_TIMEOUT, "%s to %s: no answer in %s%s", cqr_opcode_name(op->plan->opcode), node_text(op),
+        op->state == OP_WAIT_RACE ? cqr_failure_make(CQLRING_TIMEOUT, "%s: no good answer in %s from any of the nodes that it was sent to",
+                                                     cqr_opcode_name(op->plan->opcode), cqr_duration(limit_us).text)
+        : was_in_flight ? cqr_failure_make(CQLRING_TIMEOUT, "%s to %s: no answer in %s%s", cqr_opcode_name(op->plan->opcode), node_text(op),
                                          cqr_duration(limit_us).text, op->phase == CQLRING_NOT_SENT ? " (it was not sent: the socket was full)" : "")
                       : cqr_failure_make(CQLRING_TIMEOUT,
                                          op->state == OP_WAIT_PREPARE ? "%s: its statement, unknown to the node, was not prepared again within %s"
@@ -459,9 +547,8 @@ void cqr_op_timer(struct lane *lane, struct op *op)
         orphans_check(lane, conn);
 }
 
-void cqr_op_abort(struct lane *lane, struct op *op, cqlring_status status, const char *why)
+bool cqr_op_withdraw(struct lane *lane, struct op *op)
 {
-    op->cancelled = true;
     switch (op->state) {
     case OP_WAIT_CONN:
         waiting_remove(lane, op);
@@ -471,23 +558,32 @@ void cqr_op_abort(struct lane *lane, struct op *op, cqlring_status status, const
         break;
     case OP_WAIT_AGREEMENT: /* it was answered, and that stands */
         cqr_agreement_give_up(lane, op);
-        return;
+        return false;
     case OP_IN_FLIGHT:
-        if (!cqr_writer_orphan(op->conn, op))
-            return;
-        if (is_write(op) && op->phase != CQLRING_NOT_SENT)
-            op->maybe_applied = true;
+        if (!cqr_writer_orphan(op->conn, op)) {
+            cqr_wheel_disarm(&lane->wheel, &op->timer); /* nothing but its reply ends it now */
+            return false;
+        }
+        orphans_check(lane, op->conn);
         break;
-    case OP_SETTLED:
-    case OP_FREE:
-        return;
     default:
         break;
     }
-    struct conn *conn = op->state == OP_IN_FLIGHT ? op->conn : NULL;
+    cqr_wheel_disarm(&lane->wheel, &op->timer);
+    return true;
+}
+
+void cqr_op_abort(struct lane *lane, struct op *op, cqlring_status status, const char *why)
+{
+    if (op->state == OP_SETTLED || op->state == OP_FREE)
+        return;
+    op->cancelled = true;
+    bool was_in_flight = op->state == OP_IN_FLIGHT;
+    if (!cqr_op_withdraw(lane, op))
+        return;
+    if (was_in_flight && is_write(op) && op->phase != CQLRING_NOT_SENT)
+        op->maybe_applied = true;
     cqr_op_settle(lane, op, status, cqr_failure_make(status, "%s: %s", cqr_opcode_name(op->plan->opcode), why));
-    if (conn != NULL)
-        orphans_check(lane, conn);
 }
 
 /* ---- replies ---- */

@@ -469,7 +469,11 @@ bool cqlring_completion_detail(const cqlring_completion *completion, cqlring_err
 {
     if (completion == NULL || completion->error == NULL || detail == NULL)
         return false;
-    const struct failure *failure = (const struct failure *)(const void *)completion->error;
+    return cqr_failure_detail((const struct failure *)(const void *)completion->error, detail);
+}
+
+bool cqr_failure_detail(const struct failure *failure, cqlring_error_detail *detail)
+{
     if (!failure->has_body)
         return false;
     const struct error_body *body = &failure->body;

@@ -71,4 +71,6 @@ cqlring_status cqr_result_make_in(struct block_pool *pool, const struct dialect 
                                   cqlring_bytes *changed_id, struct failure **failure);
 
 
+bool cqr_failure_detail(const struct failure *failure, cqlring_error_detail *detail); /* false: it was no server's ERROR */
+
 #endif

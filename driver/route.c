@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "driver/execution.h"
 #include "driver/lane.h"
 #include "driver/prepared.h"
 #include "driver/session.h"
@@ -62,7 +63,7 @@ static bool was_tried(const struct op *op, const struct pool_link *link)
 
 static bool may_take(const struct op *op, const struct route_limit *limit, const struct pool_link *link)
 {
-    return link != NULL && link->up && !link->conn->writer.suspect && !was_tried(op, link) && within(limit, link) && cqr_writer_has_room(link->conn);
+    return link != NULL && link->up && !link->remote && !link->conn->writer.suspect && !was_tried(op, link) && within(limit, link) && cqr_writer_has_room(link->conn);
 }
 
 enum { NEAR_US = 200000 };
@@ -88,6 +89,35 @@ static struct conn *only_live(const struct op *op, const struct pool *pool, cons
     return NULL;
 }
 
+enum { SLOW_WAITING = 10 };
+
+/* Many wait on it and it says nothing: it collects, swaps, or its network does not deliver. Not yet suspect, but the others come
+   first. A look at one counter for the usual, which has answered lately. */
+static bool is_slow(const struct lane *lane, const struct conn *conn)
+{
+    const struct conn_writer *writer = &conn->writer;
+    if (lane->now_us < writer->rest_until_us)
+        return true; /* it said that it is overloaded */
+    if (writer->in_flight < SLOW_WAITING)
+        return false;
+    int64_t since = writer->received_us > writer->waiting_since_us ? writer->received_us : writer->waiting_since_us;
+    int64_t after = conn->home->pool->cluster->policy.slow_after_us;
+    return after >= 0 && lane->now_us - since >= after;
+}
+
+/* Another live replica that answers, else the slow one after all. */
+static struct conn *quicker(struct lane *lane, const struct op *op, const struct route_limit *limit, const uint16_t *replicas, uint32_t count, struct conn *slow)
+{
+    struct pool *pool = slow->home->pool;
+    struct conn *best = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        struct pool_link *link = replicas[i] < pool->link_count ? pool->links[replicas[i]] : NULL;
+        if (may_take(op, limit, link) && !is_slow(lane, link->conn) && (best == NULL || link->conn->writer.in_flight < best->writer.in_flight))
+            best = link->conn;
+    }
+    return best != NULL ? best : slow;
+}
+
 struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limit *limit, bool *any_up, bool *hope)
 {
     const struct op_plan *plan = op->plan;
@@ -110,6 +140,10 @@ struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limi
             replicas = cqr_replicas_of(table, op->token, &count);
     }
     struct conn *best = NULL;
+    if (op->body != NULL && op->body->common != 0 && op->body->common <= pool->link_count && may_take(op, limit, pool->links[op->body->common - 1]))
+        return pool->links[op->body->common - 1]->conn;
+    if (pool->cluster->policy.routes && cqr_policy_route(lane, pool, op, limit, replicas, count, any_up, &best))
+        return best;
     uint32_t live = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct pool_link *link = replicas[i] < pool->link_count ? pool->links[replicas[i]] : NULL;
@@ -127,7 +161,7 @@ struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limi
         /* the limit is for when other replicas live (decision 30): an only one takes all that is its own */
         return live == 1 ? only_live(op, pool, replicas, count) : NULL;
     if (best != NULL)
-        return best;
+        return is_slow(lane, best) ? quicker(lane, op, limit, replicas, count, best) : best;
     /* no replica can: any node, starting elsewhere each time, so that equals take turns */
     uint32_t start = pool->turn++;
     for (uint32_t i = 0; i < pool->link_count; i++) {
@@ -141,13 +175,13 @@ struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limi
     bool others = false;
     for (uint32_t i = 0; i < pool->link_count; i++) {
         struct pool_link *link = pool->links[i];
-        others = others || (link != NULL && link->up && !link->conn->writer.suspect && !was_tried(op, link));
+        others = others || (link != NULL && link->up && !link->remote && !link->conn->writer.suspect && !was_tried(op, link));
     }
     if (others)
         return NULL;
     for (uint32_t i = 0; i < pool->link_count; i++) {
         struct pool_link *link = pool->links[(start + i) % pool->link_count];
-        if (link != NULL && link->up && within(limit, link) && cqr_writer_has_room(link->conn) &&
+        if (link != NULL && link->up && !link->remote && within(limit, link) && cqr_writer_has_room(link->conn) &&
             (best == NULL || link->conn->writer.in_flight < best->writer.in_flight))
             best = link->conn;
     }

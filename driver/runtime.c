@@ -416,6 +416,9 @@ void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *out)
         sum.requests_failed += value(&lane->failed);
         sum.retries += value(&lane->retries);
         sum.reprepares += value(&lane->reprepares);
+        sum.speculative += value(&lane->speculative);
+        sum.speculative_won += value(&lane->speculative_won);
+        sum.plans_ignored += value(&lane->plans_ignored);
         sum.timeouts += value(&lane->timeouts);
         sum.sends += value(&lane->sends);
         sum.send_bytes += value(&lane->send_bytes);

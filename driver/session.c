@@ -25,6 +25,8 @@ static void session_free(struct cqlring_session *session)
 {
     struct cqlring_cluster *cluster = session->cluster;
     cqr_mem_free(atomic_load_explicit(&session->spare, memory_order_acquire));
+    for (uint32_t i = 0; session->lanes != NULL && i < cluster->runtime->lane_count; i++)
+        cqr_mem_free(session->lanes[i].latency);
     cqr_mem_free(session->lanes);
     cqr_mem_free(session);
     cqlring_cluster_release(cluster);

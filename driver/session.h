@@ -10,6 +10,7 @@
 #include "driver/execution.h"
 #include "driver/lane.h"
 #include "driver/log.h"
+#include "driver/policy_nodes.h"
 #include "driver/prepared.h"
 #include "driver/resolve.h"
 #include "driver/topology.h"
@@ -17,6 +18,7 @@
 struct control;
 struct conn_record;
 struct tls_settings;
+struct latency;
 
 enum handle_state { HANDLE_OPENING, HANDLE_OPEN, HANDLE_CLOSING, HANDLE_CLOSED };
 
@@ -49,6 +51,7 @@ struct cqlring_cluster {
     void *translate_context;
     int64_t agreement_us;               /* −1: no wait */
     cqlring_tristate schema_metadata;
+    struct node_policy policy;
 
     atomic_uint version;                /* protocol version in use, once known: all connections use it */
 
@@ -79,6 +82,7 @@ struct pool_link {
     bool wanted;                        /* the node is in the topology (and local) */
     bool ever_up;
     bool seen;                          /* mark of cqr_pool_topology */
+    bool remote;                        /* in another datacenter: for when no local node is left */
     bool retry_version;                 /* down because the version was refused: again, lower */
     uint8_t perhaps_version;            /* down without a word: this one may be wanted; 0: it is not that */
     uint32_t attempts;                  /* failed connects since the last success */
@@ -142,6 +146,7 @@ struct session_lane {
     uint32_t open_ops;                  /* requests and job parts under way; a drain waits for 0 */
     bool closing;                       /* takes nothing new */
     bool aborted;                       /* the drain is over: what has not begun never will */
+    struct latency *latency;            /* of answers, once a percentile is asked for; NULL: not yet */
 };
 
 struct cqlring_cluster *cqr_cluster_retain(struct cqlring_cluster *cluster);

@@ -22,7 +22,7 @@ struct reactor_stats {
 };
 
 struct lane_stats {
-    counter issued, settled, failed, retries, reprepares, timeouts;
+    counter issued, settled, failed, retries, reprepares, timeouts, speculative, speculative_won, plans_ignored;
     counter sends, send_bytes, send_blocked, copied_down_bytes, wakes_reactor, wakes_waiter, turns, sleeps;
     counter connections_opened, connections_lost, orphans, late_replies;
     counter failed_by[16];            /* settled requests that failed, by status */

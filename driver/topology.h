@@ -29,6 +29,8 @@ struct cqlring_node {
     uint16_t dc, rack_number;          /* interned */
     bool is_local;
     bool told, told_up;                /* to on_node: it is there, it is up; lane 0's submitter */
+    bool is_denied;                    /* by the application: never connected to */
+    bool in_rack;                      /* the local one */
     atomic_uint connections;           /* up, all lanes */
     atomic_uint version;               /* of the protocol, on the latest connection; 0: there was none */
     atomic_uint in_flight;             /* written by lanes, relaxed, once a turn */

@@ -112,6 +112,18 @@ START_TEST(read_timeout_with_enough_answers_is_retried_once_only_without_data_RT
 }
 END_TEST
 
+START_TEST(over_a_rate_limit_only_rows_are_retried_and_on_their_node)
+{
+    for (unsigned bits = 0; bits < 8; ++bits) {
+        bool patient = (bits & 1) != 0, idempotent = (bits & 2) != 0, by_coordinator = (bits & 4) != 0;
+        struct error_body body = {.code = 0xF000, .rate_limited = true, .rate_limit_by_coordinator = by_coordinator};
+        struct attempt_outcome outcome = {.status = CQLRING_SERVER, .phase = CQLRING_ANSWERED, .server = &body, .retry_enabled = true,
+                                          .patient = patient, .idempotent = idempotent, .tries = (uint16_t)bits};
+        ck_assert_int_eq(cqr_retry_decide(&outcome), patient && (idempotent || by_coordinator) ? RETRY_SAME : RETRY_NO);
+    }
+}
+END_TEST
+
 /* --- without an answer -------------------------------------------------------------------------------------------- */
 
 START_TEST(what_was_not_sent_is_sent_again_idempotent_or_not)
@@ -300,6 +312,7 @@ int main(void)
     TCase *tests = tcase_create("policy");
     tcase_add_loop_test(tests, server_errors_are_retried_as_the_table_says_RT_06, 0, TABLE_SIZE);
     tcase_add_test(tests, read_timeout_with_enough_answers_is_retried_once_only_without_data_RT_03);
+    tcase_add_test(tests, over_a_rate_limit_only_rows_are_retried_and_on_their_node);
     tcase_add_test(tests, what_was_not_sent_is_sent_again_idempotent_or_not);
     tcase_add_test(tests, what_was_sent_and_lost_is_retried_only_when_idempotent);
     tcase_add_test(tests, what_cannot_get_better_is_never_retried);

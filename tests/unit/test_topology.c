@@ -206,6 +206,53 @@ START_TEST(network_topology_spreads_over_racks_and_unknown_strategies_name_nobod
 }
 END_TEST
 
+/* A large cluster, and again after a node has come: what took others minutes. No time is asserted; were the work not linear in
+   the ring, this test would not end in its time. */
+START_TEST(tk_08_every_replica_of_a_large_cluster_is_known_and_again_with_one_node_more)
+{
+    enum { VNODES = 256, SPACES = 50 };
+    for (uint32_t nodes = 100; nodes <= 101; ++nodes) {
+        struct topology *topology = cqr_topology_create();
+        uint32_t entries = nodes * VNODES;
+        topology->node_count = topology->place_count = nodes;
+        topology->places = cqr_arena_array(&topology->arena, nodes, sizeof *topology->places);
+        topology->ring = cqr_arena_array(&topology->arena, entries, sizeof *topology->ring);
+        topology->keyspaces = cqr_arena_array(&topology->arena, SPACES, sizeof *topology->keyspaces);
+        ck_assert(topology->places != NULL && topology->ring != NULL && topology->keyspaces != NULL);
+        uint64_t random = 1;
+        for (uint32_t i = 0; i < nodes; ++i)
+            topology->places[i] = (struct ring_node){.dc = (uint16_t)(i % 2), .rack = (uint16_t)(i % 6)};
+        for (uint32_t i = 0; i < entries; ++i) {
+            random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+            topology->ring[i] = (struct ring_entry){.token = (int64_t)random, .node = i % nodes};
+        }
+        topology->ring_count = cqr_ring_sort(topology->ring, entries);
+        topology->keyspace_count = SPACES;
+        for (uint32_t i = 0; i < SPACES; ++i) {
+            struct keyspace *keyspace = &topology->keyspaces[i];
+            snprintf(keyspace->name, sizeof keyspace->name, "ks%02u", i);
+            struct dc_factor *dcs = cqr_arena_array(&topology->arena, 2, sizeof *dcs);
+            ck_assert_ptr_nonnull(dcs);
+            dcs[0] = (struct dc_factor){.dc = 0, .all = 3};
+            dcs[1] = (struct dc_factor){.dc = i == 7 ? UINT16_MAX : 1, .all = 3}; /* one names a datacenter that no node is in */
+            keyspace->replication = (struct replication){.strategy = STRATEGY_NETWORK, .dcs = dcs, .dc_count = 2};
+            cqr_replication_count(topology->ring, topology->ring_count, topology->places, nodes, &keyspace->replication);
+            struct replica_table table;
+            ck_assert_int_eq(cqr_replica_table_init(&table, topology, keyspace), CQLRING_OK);
+            uint32_t wrong = 0;
+            for (uint32_t at = 0; at < topology->ring_count; ++at) {
+                uint32_t count;
+                const uint16_t *replicas = cqr_replicas_of(&table, topology->ring[at].token, &count);
+                wrong += count != (i == 7 ? 3 : 6) || replicas[0] >= nodes;
+            }
+            ck_assert_uint_eq(wrong, 0);
+            cqr_replica_table_fini(&table);
+        }
+        cqr_topology_release(topology);
+    }
+}
+END_TEST
+
 START_TEST(each_allocation_may_fail_and_nothing_leaks)
 {
     bool done = false;
@@ -241,6 +288,7 @@ int main(void)
     tcase_add_test(tests, replicas_are_the_same_each_time_and_wrap_around);
     tcase_add_test(tests, factor_above_the_number_of_nodes_gives_every_node_once);
     tcase_add_test(tests, network_topology_spreads_over_racks_and_unknown_strategies_name_nobody);
+    tcase_add_test(tests, tk_08_every_replica_of_a_large_cluster_is_known_and_again_with_one_node_more);
     tcase_add_test(tests, each_allocation_may_fail_and_nothing_leaks);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
