@@ -11,7 +11,7 @@
 #include "driver/runtime.h"
 #include "driver/session.h"
 
-enum { PORT = 9042 };
+enum { PORT = 9042, LOCAL_PORT_MIN = 49152 };
 
 struct opening {
     cqlring_future future;
@@ -245,6 +245,12 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
         return cqr_error(error, CQLRING_INVALID, "cluster options: heartbeat_us and suspect_after_us are -1 (never), 0 (the default) or positive");
     if (options->frame_size_max > PROTO_BODY_MAX || (options->frame_size_max != 0 && options->frame_size_max < 4096) || options->request_size_max > PROTO_BODY_MAX)
         return cqr_error(error, CQLRING_INVALID, "cluster options: frame_size_max is 4096 to 268435456 bytes, request_size_max at most 268435456");
+    if ((options->local_port_min == 0) != (options->local_port_max == 0) ||
+        (options->local_port_min != 0 && (options->local_port_min < 1024 || options->local_port_max > 65535 || options->local_port_min > options->local_port_max)))
+        return cqr_error(error, CQLRING_INVALID, "cluster options: local ports %d to %d: both are given, 1024 to 65535, the lower one first", options->local_port_min,
+                         options->local_port_max);
+    if (options->shard_busy_percent > 100)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: shard_busy_percent %u (1 to 100)", options->shard_busy_percent);
     if ((options->user == NULL) != (options->password == NULL))
         return cqr_error(error, CQLRING_INVALID, "cluster options: user and password are given together");
     if (options->user != NULL && strlen(options->user) + strlen(options->password) + 2 > 4096)
@@ -271,6 +277,11 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     cluster->orphans_max = options->orphans_max != 0 ? options->orphans_max : 1024;
     cluster->frame_size_max = options->frame_size_max != 0 ? options->frame_size_max : PROTO_BODY_MAX;
     cluster->request_size_max = options->request_size_max != 0 ? options->request_size_max : PROTO_BODY_MAX;
+    cluster->shard_connections = options->shard_connections != CQLRING_NO;
+    cluster->shard_aware_port = options->shard_aware_port != CQLRING_NO;
+    cluster->local_port_min = (uint16_t)(options->local_port_min != 0 ? options->local_port_min : LOCAL_PORT_MIN);
+    cluster->local_port_max = (uint16_t)(options->local_port_max != 0 ? options->local_port_max : 65535);
+    cluster->shard_busy_percent = options->shard_busy_percent != 0 ? options->shard_busy_percent : 50;
     uint8_t version = (uint8_t)(options->protocol_version != 0 ? options->protocol_version : PROTO_V5);
     atomic_init(&cluster->version, version);
     cluster->config = (struct handshake_config){.version = version,
@@ -457,6 +468,7 @@ void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info)
     memcpy(info->host_id, node->host_id, 16);
     info->connections = atomic_load_explicit(&node->connections, memory_order_relaxed);
     info->in_flight = atomic_load_explicit(&node->in_flight, memory_order_relaxed);
+    info->shards = atomic_load_explicit(&node->shards, memory_order_relaxed);
     info->is_up = info->connections > 0;
     info->is_suspect = atomic_load_explicit(&node->suspects, memory_order_relaxed) > 0;
 }

@@ -94,6 +94,7 @@ typedef struct cqlring_stats {
     uint64_t connections_opened, connections_lost, orphans, late_replies;
     uint64_t allocations;                      /* of the process, through the library */
     uint64_t log_dropped;
+    uint64_t shard_fallbacks;                  /* requests that took another shard's connection than theirs: it was not up, full or busy */
 } cqlring_stats;
 CQLRING_API void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *stats);
 
@@ -136,6 +137,10 @@ typedef struct cqlring_cluster_options {
     uint32_t request_size_max;    /* default 256 MiB: larger requests are refused with both sizes */
     const char *application_name, *application_version; /* sent in STARTUP */
     cqlring_tristate throw_on_overload; /* default: yes when retries are on: the server answers OVERLOADED instead of not reading */
+    cqlring_tristate shard_connections; /* default yes: one connection to each shard of a ScyllaDB node (a lane, within connections_max); no: one a node */
+    cqlring_tristate shard_aware_port;  /* default yes: where the server has one, shards are chosen by the local port; no: by trial on the ordinary port */
+    int32_t local_port_min, local_port_max; /* for the shard-aware port, given together: 1 024 … 65 535, default 49 152 and 65 535 */
+    uint32_t shard_busy_percent;  /* 1 … 100, default 50: with so much of inflight_per_connection under way on its shard's connection a row may take another one's */
 } cqlring_cluster_options;
 
 /* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the
@@ -158,7 +163,8 @@ typedef struct cqlring_node_info {
     uint8_t is_suspect;
     uint8_t is_local;             /* in the local datacenter */
     uint32_t in_flight;           /* all lanes */
-    uint32_t connections;
+    uint32_t connections;         /* all lanes */
+    uint32_t shards;              /* of a ScyllaDB node; 0: not sharded, or not known yet */
 } cqlring_node_info;
 /* The nodes of the current topology, at most capacity; returns how many there are. Valid until the cluster's release. */
 CQLRING_API uint32_t cqlring_cluster_nodes(const cqlring_cluster *cluster, const cqlring_node **nodes, uint32_t capacity);

@@ -8,6 +8,7 @@
 #include "driver/lane.h"
 #include "driver/prepared.h"
 #include "driver/session.h"
+#include "driver/shards.h"
 
 bool cqr_version_token(struct lane *lane, const struct statement_version *version, const cqlring_bytes *cells, int64_t *token)
 {
@@ -60,9 +61,28 @@ static bool was_tried(const struct op *op, const struct pool_link *link)
     return op->tried != 0 && (op->tried >> (link->node->index & 63) & 1) != 0;
 }
 
-static bool may_take(const struct op *op, const struct route_limit *limit, const struct pool_link *link)
+/* The link's connection that may take this op now, of its shard where there is one (−1: any); NULL: none. */
+static struct conn *may_take(const struct lane *lane, const struct op *op, const struct pool_link *link, int32_t shard)
 {
-    return link != NULL && link->up && !link->conn->writer.suspect && !was_tried(op, link) && within(limit, link) && cqr_writer_has_room(link->conn);
+    if (link == NULL || !link->up || was_tried(op, link))
+        return NULL;
+    if (link->shards != NULL)
+        return cqr_shards_pick(lane, link->shards, shard);
+    return !link->conn->writer.suspect && cqr_writer_has_room(link->conn) ? link->conn : NULL;
+}
+
+static int32_t shard_of(const struct op *op, const struct pool_link *link, bool is_known)
+{
+    const struct shard_set *set = is_known && link != NULL ? link->shards : NULL;
+    return set != NULL ? (int32_t)cqr_shard_of(op->token, set->count, set->ignore_msb) : -1;
+}
+
+/* The choice is made. */
+static struct conn *take(struct lane *lane, struct conn *conn, int32_t shard)
+{
+    if (shard >= 0 && conn->shard.shard != (uint32_t)shard)
+        cqr_count(&lane->stats.shard_fallbacks, 1);
+    return conn;
 }
 
 enum { NEAR_US = 200000 };
@@ -78,62 +98,56 @@ static bool connect_is_near(const struct lane *lane, const struct pool *pool)
     return false;
 }
 
-static struct conn *only_live(const struct op *op, const struct pool *pool, const uint16_t *replicas, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        struct pool_link *link = replicas[i] < pool->link_count ? pool->links[replicas[i]] : NULL;
-        if (may_take(op, NULL, link))
-            return link->conn;
-    }
-    return NULL;
-}
-
 struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limit *limit, bool *any_up, bool *hope)
 {
     const struct op_plan *plan = op->plan;
     struct pool *pool = plan->session->lanes[lane->index].pool;
     *any_up = pool->up_count > 0;
     *hope = pool->connecting_count > 0 || (!*any_up && connect_is_near(lane, pool));
+    struct replica_table *table = op->has_token && op->version != NULL ? table_of(pool, op->version) : NULL;
     if (plan->target != NULL) {
         struct pool_link *link = plan->target->index < pool->link_count ? pool->links[plan->target->index] : NULL;
         *any_up = link != NULL && link->up;
         *hope = link != NULL && link->conn != NULL && !link->up;
-        return *any_up && cqr_writer_has_room(link->conn) ? link->conn : NULL;
+        struct conn *conn = *any_up ? link->conn : NULL;
+        if (conn != NULL && link->shards != NULL)
+            conn = cqr_shards_pick(lane, link->shards, shard_of(op, link, table != NULL));
+        return conn != NULL && cqr_writer_has_room(conn) ? conn : NULL;
     }
     if (!*any_up)
         return NULL;
     uint32_t count = 0;
-    const uint16_t *replicas = NULL;
-    if (op->has_token && op->version != NULL) {
-        struct replica_table *table = table_of(pool, op->version);
-        if (table != NULL)
-            replicas = cqr_replicas_of(table, op->token, &count);
-    }
-    struct conn *best = NULL;
+    const uint16_t *replicas = table != NULL ? cqr_replicas_of(table, op->token, &count) : NULL;
+    struct conn *best = NULL, *only = NULL;
+    int32_t best_shard = -1;
     uint32_t live = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct pool_link *link = replicas[i] < pool->link_count ? pool->links[replicas[i]] : NULL;
-        if (!may_take(op, NULL, link))
+        int32_t shard = shard_of(op, link, true);
+        struct conn *conn = may_take(lane, op, link, shard);
+        if (conn == NULL)
             continue;
         live++;
+        only = conn;
         if (op->version->is_lwt)
-            return link->conn; /* the first of the replicas in ring order: contention stays in one place */
-        if (!within(limit, link))
-            continue;
-        if (best == NULL || link->conn->writer.in_flight < best->writer.in_flight)
-            best = link->conn;
+            return take(lane, conn, shard); /* the first of the replicas in ring order: contention stays in one place */
+        if (within(limit, link) && (best == NULL || conn->writer.in_flight < best->writer.in_flight)) {
+            best = conn;
+            best_shard = shard;
+        }
     }
-    if (best == NULL && live > 0)
-        /* the limit is for when other replicas live (decision 30): an only one takes all that is its own */
-        return live == 1 ? only_live(op, pool, replicas, count) : NULL;
     if (best != NULL)
-        return best;
+        return take(lane, best, best_shard);
+    if (live > 0)
+        /* the limit is for when other replicas live (decision 30): an only one takes all that is its own */
+        return live == 1 ? only : NULL;
     /* no replica can: any node, starting elsewhere each time, so that equals take turns */
     uint32_t start = pool->turn++;
     for (uint32_t i = 0; i < pool->link_count; i++) {
         struct pool_link *link = pool->links[(start + i) % pool->link_count];
-        if (may_take(op, limit, link) && (best == NULL || link->conn->writer.in_flight < best->writer.in_flight))
-            best = link->conn;
+        struct conn *conn = link != NULL && within(limit, link) ? may_take(lane, op, link, -1) : NULL;
+        if (conn != NULL && (best == NULL || conn->writer.in_flight < best->writer.in_flight))
+            best = conn;
     }
     if (best != NULL || op->other_only)
         return best;
@@ -147,9 +161,12 @@ struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limi
         return NULL;
     for (uint32_t i = 0; i < pool->link_count; i++) {
         struct pool_link *link = pool->links[(start + i) % pool->link_count];
-        if (link != NULL && link->up && within(limit, link) && cqr_writer_has_room(link->conn) &&
-            (best == NULL || link->conn->writer.in_flight < best->writer.in_flight))
-            best = link->conn;
+        if (link == NULL || !link->up || !within(limit, link))
+            continue;
+        struct conn *conn = link->shards != NULL ? cqr_shards_pick(lane, link->shards, shard_of(op, link, table != NULL)) : NULL;
+        conn = conn != NULL ? conn : link->conn;
+        if (cqr_writer_has_room(conn) && (best == NULL || conn->writer.in_flight < best->writer.in_flight))
+            best = conn;
     }
     return best;
 }

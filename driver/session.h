@@ -37,6 +37,9 @@ struct cqlring_cluster {
     int64_t connect_timeout_us, heartbeat_us, suspect_after_us, reconnect_min_us, reconnect_max_us;
     uint32_t inflight_per_connection, orphans_max, frame_size_max, request_size_max;
     bool version_explicit;
+    bool shard_connections, shard_aware_port;
+    uint16_t local_port_min, local_port_max; /* to choose a shard by */
+    uint32_t shard_busy_percent;
 
     atomic_uint version;                /* protocol version in use, once known: all connections use it */
 
@@ -69,6 +72,7 @@ struct pool_link {
     cqlring_status last_status;
     char last_text[300];                /* why the last connect failed */
     int64_t up_since_us;
+    struct shard_set *shards;           /* conn and those to the node's other shards; NULL: it has none */
     /* control's link: it decides for itself */
     void (*changed)(struct lane *lane, struct pool_link *link, bool up);
     void (*event)(struct lane *lane, struct pool_link *link, const struct conn_event *event); /* NULL event: some were lost */
@@ -91,6 +95,8 @@ struct pool {
     struct pool_link **links;           /* by node index; NULL: none */
     uint32_t link_count;
     uint32_t up_count, connecting_count;
+    uint32_t shards_connecting;         /* beyond the links' own */
+    bool sharded;                       /* some node is, or was: rows need their token also where there is one node */
     uint32_t turn;                      /* round robin */
     struct session_opening *opening;    /* sessions that wait for the first connection */
     struct replica_table *tables[8];    /* per keyspace, made when asked for */
@@ -181,13 +187,14 @@ void cqr_conn_trust(struct lane *lane, struct conn *conn);  /* heard from a susp
 void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, char *text, size_t size); /* why no link is up */
 void cqr_link_timer(struct lane *lane, struct pool_link *link);
 void cqr_link_connect(struct lane *lane, struct pool_link *link);
+void cqr_link_request(struct pool_link *link, struct conn_request *request); /* for a connection to its node; points into both */
 void cqr_conn_watch(struct lane *lane, struct conn *conn); /* its watch timer fired: heartbeat, suspicion, connect time-out */
 
 /* Where there is one node, there is nothing to choose: its connection when it takes a request now, else NULL (ask cqr_route). */
 static inline struct conn *cqr_pool_only(const struct pool *pool)
 {
     const struct pool_link *link = pool->link_count == 1 ? pool->links[0] : NULL;
-    return link != NULL && link->up && !link->conn->writer.suspect && cqr_writer_has_room(link->conn) ? link->conn : NULL;
+    return link != NULL && link->up && link->shards == NULL && !link->conn->writer.suspect && cqr_writer_has_room(link->conn) ? link->conn : NULL;
 }
 
 /* route.c, submitter: the connection that should take this op now. NULL: none can; *any_up tells whether one exists at all,

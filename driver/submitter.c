@@ -11,6 +11,7 @@
 #include "driver/prepared.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
+#include "driver/shards.h"
 
 enum { GAP_US = 100000, GAP_POLL_US = 1000 };
 
@@ -162,6 +163,9 @@ static void expire(struct lane *lane)
             break;
         case TIMER_CONTROL:
             cqr_control_timer(lane, timer);
+            break;
+        case TIMER_SHARDS:
+            cqr_shards_timer(lane, timer);
             break;
         default:
             break;

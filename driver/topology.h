@@ -28,6 +28,8 @@ struct cqlring_node {
     atomic_uint connections;           /* up, all lanes */
     atomic_uint in_flight;             /* written by lanes, relaxed, once a turn */
     atomic_uint suspects;              /* lanes that suspect it */
+    atomic_uint shards;                /* that its last connection told of; 0: not sharded */
+    _Atomic(int64_t) shard_port_after_us; /* its shard-aware port is not used before; relaxed */
 };
 
 struct keyspace {

@@ -170,6 +170,7 @@ void node_engine_init(struct node_engine *engine, const struct node_options *opt
         (void)snprintf(member->rack, sizeof member->rack, "%s",
                        options->racks != NULL ? options->racks[i] : "rack1");
         member->up = member->member = true;
+        member->shards = options->shards;
     }
     for (uint32_t i = 0; i < engine->member_count; ++i) {
         struct node_member *member = &engine->members[i];

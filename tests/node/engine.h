@@ -100,6 +100,8 @@ struct node_member {
     uint8_t inet_size;
     uint16_t port;
     uint16_t shard_port; /* with shards: the source port chooses */
+    uint8_t shard_port_is; /* enum node_shard_port */
+    uint32_t shards;
     char dc[49], rack[49];
     uint8_t host_id[16];
     struct ring_node place;

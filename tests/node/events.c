@@ -194,6 +194,24 @@ void node_hide(struct node_cluster *cluster, uint32_t node, bool hidden)
     leave_lock(cluster);
 }
 
+void node_set_shards(struct node_cluster *cluster, uint32_t node, uint32_t shards)
+{
+    cluster_lock(cluster);
+    if (cluster->options.shards > 0 && shards > 0)
+        cluster->engine.members[node].shards = shards;
+    leave_lock(cluster);
+}
+
+void node_set_shard_port(struct node_cluster *cluster, uint32_t node, enum node_shard_port how)
+{
+    cluster_lock(cluster);
+    for (uint32_t i = 0; i < cluster->engine.member_count; ++i) {
+        if (node == NODE_ALL || node == i)
+            cluster->engine.members[i].shard_port_is = (uint8_t)how;
+    }
+    leave_lock(cluster);
+}
+
 void node_freeze(struct node_cluster *cluster, uint32_t node, int32_t ms)
 {
     cluster_lock(cluster);

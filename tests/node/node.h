@@ -260,6 +260,18 @@ void node_leave(struct node_cluster *cluster, uint32_t node, bool tell);
 void node_join(struct node_cluster *cluster, uint32_t node, bool tell);
 /* Missing from the others' peers, but serving. */
 void node_hide(struct node_cluster *cluster, uint32_t node, bool hidden);
+/* With shards: how many this node has from now on, for new connections; put it down before and up after, as a restart does. */
+void node_set_shards(struct node_cluster *cluster, uint32_t node, uint32_t shards);
+/* What its shard-aware port is like (or of NODE_ALL). NAT: source ports are rewritten on the way, so that another shard answers
+   than was asked for. CLOSED: advertised, refuses. SILENT: advertised, accepts and never says a word. UNLISTED: not advertised. */
+enum node_shard_port {
+    NODE_SHARD_PORT_OPEN = 0,
+    NODE_SHARD_PORT_NAT = 1,
+    NODE_SHARD_PORT_CLOSED = 2,
+    NODE_SHARD_PORT_SILENT = 3,
+    NODE_SHARD_PORT_UNLISTED = 4
+};
+void node_set_shard_port(struct node_cluster *cluster, uint32_t node, enum node_shard_port how);
 /* Neither reads nor writes nor accepts for so long; -1: until thawed with 0. Or NODE_ALL. */
 void node_freeze(struct node_cluster *cluster, uint32_t node, int32_t ms);
 /* Reads, executes, never answers. Or NODE_ALL. */

@@ -43,7 +43,7 @@ void node_tablet_of(const struct node_engine *engine, const struct node_table *t
                 continue;
             uint64_t random = node_random_seed(cqr_load_u64(table->id), index * 64 + node);
             out->nodes[out->count] = node;
-            out->shards[out->count++] = (uint32_t)(node_random(&random) % engine->options->shards);
+            out->shards[out->count++] = (uint32_t)(node_random(&random) % member->shards);
             --left;
         }
     }
@@ -83,7 +83,7 @@ void node_tablet_put(const struct node_engine *engine, const struct node_tablet 
     }
 }
 
-uint32_t node_shard_of(const struct node_engine *engine, int64_t token)
+uint32_t node_shard_of(const struct node_engine *engine, uint32_t node, int64_t token)
 {
-    return cqr_shard_of(token, (uint16_t)engine->options->shards, NODE_IGNORE_MSB);
+    return cqr_shard_of(token, (uint16_t)engine->members[node].shards, NODE_IGNORE_MSB);
 }
