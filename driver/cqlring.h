@@ -95,6 +95,7 @@ typedef struct cqlring_stats {
     uint64_t allocations;                      /* of the process, through the library */
     uint64_t log_dropped;
     uint64_t shard_fallbacks;                  /* requests that took another shard's connection than theirs: it was not up, full or busy */
+    uint64_t tablets_learned;                  /* places of ScyllaDB's tablets that replies told of */
 } cqlring_stats;
 CQLRING_API void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *stats);
 

@@ -362,6 +362,7 @@ void cqr_pool_topology(struct pool *pool, struct topology *topology)
     routes_forget(pool);
     cqr_topology_release(pool->topology);
     pool->topology = cqr_topology_retain(topology);
+    cqr_tablets_topology(pool);
     if (topology->place_count > pool->link_count) {
         struct pool_link **links = cqr_mem_realloc(pool->links, topology->place_count * sizeof *links);
         if (links == NULL)
@@ -451,6 +452,7 @@ void cqr_pool_put(struct pool *pool)
         at = &(*at)->next;
     *at = pool->next;
     routes_forget(pool);
+    cqr_tablets_fini(&pool->tablets);
     cqr_topology_release(pool->topology);
     for (uint32_t i = 0; i < pool->link_count; i++)
         cqr_mem_free(pool->links[i]);

@@ -176,6 +176,13 @@ static bool starts_with_word(const char *text, size_t size, const char *word)
     return true;
 }
 
+/* What is longer than any name of a server's counts as unknown. */
+static void name_copy(char to[64], cqlring_bytes name)
+{
+    if (name.size > 0 && name.size < 64)
+        memcpy(to, name.data, (size_t)name.size); /* to is zero */
+}
+
 static struct column_set *set_from(const struct columns *columns, struct arena *arena)
 {
     struct column_set *set = cqr_column_set_create();
@@ -243,7 +250,9 @@ cqlring_status cqr_prepared_learn(struct cqlring_prepared *prepared, const struc
                                  : answer.result.count > 0 && answer.result.array != NULL ? answer.result.array
                                                                                           : NULL;
     if (first != NULL)
-        snprintf(version->keyspace, sizeof version->keyspace, "%.*s", first->keyspace.size, (const char *)first->keyspace.data);
+        name_copy(version->keyspace, first->keyspace);
+    if (first != NULL)
+        name_copy(version->table, first->table);
     atomic_init(&version->reply_max, REPLY_UNKNOWN);
     bool has_result = (answer.result.flags & ROWS_NO_METADATA) == 0 && answer.result.count > 0;
     if (has_result) {
@@ -301,6 +310,7 @@ void cqr_prepared_metadata(struct statement_version *old, struct column_set *col
     version->is_read = current->is_read;
     version->is_counter = current->is_counter;
     memcpy(version->keyspace, current->keyspace, sizeof version->keyspace);
+    memcpy(version->table, current->table, sizeof version->table);
     atomic_init(&version->reply_max, cqr_version_reply_expected(current));
     version->bind = current->bind != NULL ? cqr_column_set_retain(current->bind) : NULL;
     version->result = cqr_column_set_retain(columns);

@@ -568,6 +568,18 @@ static void reply_result(struct lane *lane, struct op *op, struct conn *conn, st
     cqr_op_settle(lane, op, CQLRING_OK, NULL);
 }
 
+/* It came to a wrong node or shard: the reply says where its tablet is. */
+static __attribute__((noinline, cold)) void learn_tablet(struct lane *lane, const struct op *op, const struct conn *conn, const struct response_prefix *prefix)
+{
+    static const char name[] = "tablets-routing-v1";
+    cqlring_bytes pairs = prefix->payload, key, value;
+    if (op->plan->opcode != OPCODE_EXECUTE || conn->home == NULL || conn->home->pool == NULL)
+        return;
+    for (uint16_t i = 0; i < prefix->payload_count && cqr_next_pair(&pairs, &key, &value) == CQLRING_OK; i++)
+        if (key.size == sizeof name - 1 && memcmp(key.data, name, sizeof name - 1) == 0)
+            cqr_tablets_learn(lane, conn->home->pool, op->version, value);
+}
+
 static void reply_decode(struct lane *lane, struct op *op, struct conn *conn, struct block *block, cqlring_bytes body, uint8_t flags, uint8_t opcode)
 {
     struct response_prefix prefix;
@@ -575,6 +587,8 @@ static void reply_decode(struct lane *lane, struct op *op, struct conn *conn, st
         reply_protocol(lane, op, conn, "a frame whose trace id, warnings or payload cannot be read");
         return;
     }
+    if (prefix.payload_count > 0 && (conn->dialect.extensions & EXT_TABLETS_V1) != 0)
+        learn_tablet(lane, op, conn, &prefix);
     switch (opcode) {
     case OPCODE_RESULT:
         reply_result(lane, op, conn, block, body, &prefix);

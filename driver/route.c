@@ -26,20 +26,11 @@ bool cqr_version_token(struct lane *lane, const struct statement_version *versio
     return true;
 }
 
-static struct replica_table *table_of(struct pool *pool, const struct statement_version *version)
+static struct replica_table *table_of(struct pool *pool, const struct keyspace *keyspace)
 {
-    struct route_slot *slot = &pool->routes[((uintptr_t)version >> 6) % 16];
-    if (slot->version == version)
-        return slot->table;
-    *slot = (struct route_slot){.version = version};
-    if (pool->topology == NULL || pool->topology->partitioner != PARTITIONER_MURMUR3)
-        return NULL;
-    const struct keyspace *keyspace = cqr_topology_keyspace(pool->topology, cqlring_text(version->keyspace));
-    if (keyspace == NULL)
-        return NULL;
     for (uint32_t i = 0; i < pool->table_count; i++)
         if (pool->tables[i]->keyspace == keyspace)
-            return slot->table = pool->tables[i];
+            return pool->tables[i];
     if (pool->table_count == sizeof pool->tables / sizeof pool->tables[0])
         return NULL;
     struct replica_table *table = cqr_mem_zalloc(sizeof *table);
@@ -47,8 +38,26 @@ static struct replica_table *table_of(struct pool *pool, const struct statement_
         cqr_mem_free(table);
         return NULL;
     }
-    pool->tables[pool->table_count++] = table;
-    return slot->table = table;
+    return pool->tables[pool->table_count++] = table;
+}
+
+/* By what the statement's rows are routed. */
+static const struct route_slot *slot_of(struct pool *pool, const struct statement_version *version)
+{
+    struct route_slot *slot = &pool->routes[((uintptr_t)version >> 6) % 16];
+    if (slot->version == version)
+        return slot;
+    *slot = (struct route_slot){.version = version};
+    if (pool->topology == NULL || pool->topology->partitioner != PARTITIONER_MURMUR3)
+        return slot;
+    const struct keyspace *keyspace = cqr_topology_keyspace(pool->topology, cqlring_text(version->keyspace));
+    if (keyspace == NULL)
+        return slot;
+    if (keyspace->tablets)
+        slot->tablets = cqr_tablets_table(&pool->tablets, version);
+    else
+        slot->table = table_of(pool, keyspace);
+    return slot;
 }
 
 static bool within(const struct route_limit *limit, const struct pool_link *link)
@@ -71,10 +80,41 @@ static struct conn *may_take(const struct lane *lane, const struct op *op, const
     return !link->conn->writer.suspect && cqr_writer_has_room(link->conn) ? link->conn : NULL;
 }
 
-static int32_t shard_of(const struct op *op, const struct pool_link *link, bool is_known)
+/* Where a row belongs: the replicas of its token, by the ring or by its tablet. */
+struct places {
+    bool by_ring;
+    const uint16_t *nodes;       /* the ring's */
+    const struct tablet *tablet; /* or these; NULL also when it is not known yet */
+    uint32_t count;
+};
+
+static struct places places_of(struct pool *pool, const struct op *op)
 {
-    const struct shard_set *set = is_known && link != NULL ? link->shards : NULL;
-    return set != NULL ? (int32_t)cqr_shard_of(op->token, set->count, set->ignore_msb) : -1;
+    struct places places = {.count = 0};
+    if (!op->has_token || op->version == NULL)
+        return places;
+    const struct route_slot *slot = slot_of(pool, op->version);
+    if (slot->table != NULL) {
+        places.by_ring = true;
+        places.nodes = cqr_replicas_of(slot->table, op->token, &places.count);
+    } else if (slot->tablets != NULL && (places.tablet = cqr_tablet_map_find(&slot->tablets->map, op->token)) != NULL) {
+        places.count = places.tablet->replica_count;
+    }
+    return places;
+}
+
+/* The op's shard of that node; −1: it has none, or is not known. */
+static int32_t shard_of(const struct places *places, const struct op *op, const struct pool_link *link)
+{
+    const struct shard_set *set = link->shards;
+    if (set == NULL)
+        return -1;
+    if (places->by_ring)
+        return (int32_t)cqr_shard_of(op->token, set->count, set->ignore_msb);
+    for (uint32_t i = 0; places->tablet != NULL && i < places->count; i++)
+        if (places->tablet->replicas[i].node == link->node->index)
+            return places->tablet->replicas[i].shard % set->count; /* out of range: told before the node's shards changed */
+    return -1;
 }
 
 /* The choice is made. */
@@ -104,26 +144,29 @@ struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limi
     struct pool *pool = plan->session->lanes[lane->index].pool;
     *any_up = pool->up_count > 0;
     *hope = pool->connecting_count > 0 || (!*any_up && connect_is_near(lane, pool));
-    struct replica_table *table = op->has_token && op->version != NULL ? table_of(pool, op->version) : NULL;
     if (plan->target != NULL) {
         struct pool_link *link = plan->target->index < pool->link_count ? pool->links[plan->target->index] : NULL;
         *any_up = link != NULL && link->up;
         *hope = link != NULL && link->conn != NULL && !link->up;
         struct conn *conn = *any_up ? link->conn : NULL;
-        if (conn != NULL && link->shards != NULL)
-            conn = cqr_shards_pick(lane, link->shards, shard_of(op, link, table != NULL));
+        if (conn != NULL && link->shards != NULL) {
+            const struct places places = places_of(pool, op);
+            conn = cqr_shards_pick(lane, link->shards, shard_of(&places, op, link));
+        }
         return conn != NULL && cqr_writer_has_room(conn) ? conn : NULL;
     }
     if (!*any_up)
         return NULL;
-    uint32_t count = 0;
-    const uint16_t *replicas = table != NULL ? cqr_replicas_of(table, op->token, &count) : NULL;
+    const struct places places = places_of(pool, op);
     struct conn *best = NULL, *only = NULL;
     int32_t best_shard = -1;
     uint32_t live = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        struct pool_link *link = replicas[i] < pool->link_count ? pool->links[replicas[i]] : NULL;
-        int32_t shard = shard_of(op, link, true);
+    for (uint32_t i = 0; i < places.count; i++) {
+        uint32_t index = places.by_ring ? places.nodes[i] : places.tablet->replicas[i].node;
+        struct pool_link *link = index < pool->link_count ? pool->links[index] : NULL;
+        if (link == NULL)
+            continue;
+        int32_t shard = shard_of(&places, op, link);
         struct conn *conn = may_take(lane, op, link, shard);
         if (conn == NULL)
             continue;
@@ -163,7 +206,7 @@ struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limi
         struct pool_link *link = pool->links[(start + i) % pool->link_count];
         if (link == NULL || !link->up || !within(limit, link))
             continue;
-        struct conn *conn = link->shards != NULL ? cqr_shards_pick(lane, link->shards, shard_of(op, link, table != NULL)) : NULL;
+        struct conn *conn = link->shards != NULL ? cqr_shards_pick(lane, link->shards, shard_of(&places, op, link)) : NULL;
         conn = conn != NULL ? conn : link->conn;
         if (cqr_writer_has_room(conn) && (best == NULL || conn->writer.in_flight < best->writer.in_flight))
             best = conn;

@@ -393,6 +393,7 @@ void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *out)
         sum.orphans += value(&lane->orphans);
         sum.late_replies += value(&lane->late_replies);
         sum.shard_fallbacks += value(&lane->shard_fallbacks);
+        sum.tablets_learned += value(&lane->tablets_learned);
         sum.log_dropped += value(&reactor->log_dropped);
     }
     cqr_runtime_release(held);

@@ -12,6 +12,7 @@
 #include "driver/log.h"
 #include "driver/prepared.h"
 #include "driver/resolve.h"
+#include "driver/tablets.h"
 #include "driver/topology.h"
 
 struct control;
@@ -82,6 +83,7 @@ struct pool_link {
 struct route_slot {
     const struct statement_version *version;
     struct replica_table *table;        /* NULL: no replicas known for its keyspace */
+    struct tablet_table *tablets;       /* instead of it, in a keyspace of tablets; NULL: it has none */
 };
 
 struct pool {
@@ -102,6 +104,7 @@ struct pool {
     struct replica_table *tables[8];    /* per keyspace, made when asked for */
     uint32_t table_count;
     struct route_slot routes[16];       /* by version */
+    struct tablet_cache tablets;
     bool closing;
 };
 

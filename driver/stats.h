@@ -23,7 +23,7 @@ struct lane_stats {
     counter issued, settled, failed, retries, reprepares, timeouts;
     counter sends, send_bytes, send_blocked, copied_down_bytes, wakes_reactor, wakes_waiter, turns, sleeps;
     counter connections_opened, connections_lost, orphans, late_replies;
-    counter shard_fallbacks;
+    counter shard_fallbacks, tablets_learned;
 };
 
 #endif

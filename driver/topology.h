@@ -35,6 +35,7 @@ struct cqlring_node {
 struct keyspace {
     char name[64];                     /* CQL allows 48 characters */
     struct replication replication;
+    bool tablets;                      /* ScyllaDB: its tables are spread by tablets, the token ring means nothing for them */
 };
 
 struct topology {

@@ -116,6 +116,7 @@ struct node_engine {
     const struct node_options *options;
     struct node_member members[NODE_COUNT_MAX];
     uint32_t member_count;
+    uint32_t tablet_bits, tablet_move; /* how many tablets a table has, and where they have gone */
     uint32_t down_count;
     struct ring_entry *ring;
     uint32_t ring_count;

@@ -202,6 +202,14 @@ void node_set_shards(struct node_cluster *cluster, uint32_t node, uint32_t shard
     leave_lock(cluster);
 }
 
+void node_set_tablets(struct node_cluster *cluster, uint32_t bits, uint32_t move)
+{
+    cluster_lock(cluster);
+    cluster->engine.tablet_bits = bits < 1 ? 1 : bits > 16 ? 16 : bits;
+    cluster->engine.tablet_move = move;
+    leave_lock(cluster);
+}
+
 void node_set_shard_port(struct node_cluster *cluster, uint32_t node, enum node_shard_port how)
 {
     cluster_lock(cluster);

@@ -262,6 +262,8 @@ void node_join(struct node_cluster *cluster, uint32_t node, bool tell);
 void node_hide(struct node_cluster *cluster, uint32_t node, bool hidden);
 /* With shards: how many this node has from now on, for new connections; put it down before and up after, as a restart does. */
 void node_set_shards(struct node_cluster *cluster, uint32_t node, uint32_t shards);
+/* From now on each table has 2^bits tablets (1 … 16; 3), elsewhere for each `move` (0): as after splits, merges and migrations. */
+void node_set_tablets(struct node_cluster *cluster, uint32_t bits, uint32_t move);
 /* What its shard-aware port is like (or of NODE_ALL). NAT: source ports are rewritten on the way, so that another shard answers
    than was asked for. CLOSED: advertised, refuses. SILENT: advertised, accepts and never says a word. UNLISTED: not advertised. */
 enum node_shard_port {
