@@ -54,6 +54,7 @@ struct error_body {              /* fields beyond code and message are valid as 
     uint16_t argument_count;
     cqlring_bytes arguments;     /* raw strings */
     cqlring_bytes unprepared_id;
+    bool rate_limited;           /* the negotiated code: a partition's rate limit was reached */
     uint8_t rate_limit_op, rate_limit_by_coordinator;
     bool complete;               /* false: the fields behind the message were cut short or unknown */
 };

@@ -124,6 +124,7 @@ cqlring_status cqr_decode_error(const struct dialect *dialect, cqlring_bytes bod
 
     bool known;
     if ((dialect->extensions & EXT_RATE_LIMIT) != 0 && out->code == dialect->rate_limit_code) {
+        out->rate_limited = true;
         out->rate_limit_op = cqr_get_u8(&reader);
         out->rate_limit_by_coordinator = cqr_get_u8(&reader);
         known = true;

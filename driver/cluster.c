@@ -287,6 +287,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     cluster->config = (struct handshake_config){.version = version,
                                                 .version_min = options->protocol_version != 0 ? version : PROTO_V4,
                                                 .compression = options->compression == CQLRING_COMPRESSION_LZ4 ? COMPRESSION_LZ4 : COMPRESSION_NONE,
+                                                .scylla_metadata_id = true,
                                                 .throw_on_overload = options->throw_on_overload != CQLRING_NO,
                                                 .driver_name = "cqlring",
                                                 .driver_version = cqlring_version(),

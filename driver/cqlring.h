@@ -297,6 +297,9 @@ typedef struct cqlring_error_detail {
     uint8_t data_present;
     cqlring_bytes reasons;        /* v5: raw reason map, [inetaddr][short] each */
     cqlring_bytes keyspace, table, function;
+    uint8_t rate_limited;         /* ScyllaDB: the partition's rate limit was reached, whatever code was negotiated for it */
+    uint8_t rate_limit_op;        /* 0 read, 1 write */
+    uint8_t rejected_by_coordinator; /* no replica has seen it */
 } cqlring_error_detail;
 /* false when it was not a server's ERROR. */
 CQLRING_API bool cqlring_completion_detail(const cqlring_completion *completion, cqlring_error_detail *detail);

@@ -21,12 +21,14 @@
        CDC_WRITE_FAILURE, CAS_WRITE_UNKNOWN      next                no
      READ_FAILURE, WRITE_FAILURE                 no                  no               it would fail again
      UNPREPARED                                  same, then next     the same         nothing was executed
+     a partition's rate limit (ScyllaDB)         no                  no               its replicas share the limit
      all others: the request is wrong, or the code is unknown (RT-07)   no            no
 
    "Next" ends by itself when every node has been tried.
 
    Rows of jobs that are marked idempotent: whatever may pass is tried again. "Next" is then the same node where there is
-   no other, and only the row's deadline ends it. */
+   no other, and only the row's deadline ends it. A partition's rate limit is waited for at its replicas: another node would only
+   ask them. */
 
 static enum retry_decision once(const struct attempt_outcome *outcome, enum retry_decision decision)
 {
@@ -43,6 +45,8 @@ static enum retry_decision decide_server(const struct attempt_outcome *outcome)
 {
     const struct error_body *server = outcome->server;
     bool is_endless = outcome->patient && outcome->idempotent;
+    if (server->rate_limited)
+        return is_endless ? RETRY_SAME : RETRY_NO;
     switch ((uint32_t)server->code) {
     case ERROR_UNAVAILABLE: return is_endless ? RETRY_NEXT : once(outcome, RETRY_NEXT);
     case ERROR_BOOTSTRAPPING: return RETRY_NEXT;

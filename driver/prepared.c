@@ -11,6 +11,7 @@
 #include "driver/prepared.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
+#include "driver/text.h"
 #include "serialize/type.h"
 
 enum { STATEMENT_ARENA_MAX = 64 << 20, REPLY_UNKNOWN = 64 << 10, REPLY_WINDOW = 64 };
@@ -162,20 +163,6 @@ static struct statement_version *version_swap(struct cqlring_prepared *prepared,
     return version;
 }
 
-static bool starts_with_word(const char *text, size_t size, const char *word)
-{
-    size_t at = 0;
-    while (at < size && (text[at] == ' ' || text[at] == '\n' || text[at] == '\t' || text[at] == '\r'))
-        at++;
-    size_t length = strlen(word);
-    if (size - at < length)
-        return false;
-    for (size_t i = 0; i < length; i++)
-        if ((text[at + i] | 0x20) != word[i])
-            return false;
-    return true;
-}
-
 /* What is longer than any name of a server's counts as unknown. */
 static void name_copy(char to[64], cqlring_bytes name)
 {
@@ -244,8 +231,10 @@ cqlring_status cqr_prepared_learn(struct cqlring_prepared *prepared, const struc
         if (answer.pk_indexes[i] >= answer.bind.count)
             version->key_count = 0; /* no routing by what is not there */
     }
-    version->is_lwt = answer.is_lwt;
-    version->is_read = starts_with_word(prepared->text, prepared->text_size, "select");
+    cqlring_bytes cql = {prepared->text, (int32_t)prepared->text_size};
+    /* ScyllaDB marks lightweight transactions; of what Cassandra prepares, only the text tells */
+    version->is_lwt = (dialect->extensions & EXT_LWT_MARK) != 0 ? answer.is_lwt : cqr_text_is_conditional(cql);
+    version->is_read = cqr_text_is_read(cql);
     const struct column *first = answer.bind.count > 0 && answer.bind.array != NULL         ? answer.bind.array
                                  : answer.result.count > 0 && answer.result.array != NULL ? answer.result.array
                                                                                           : NULL;

@@ -344,7 +344,7 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
     op->reprepares = 0; /* the bound is one try's: a row that is tried until its deadline may meet a node that has forgotten again */
     if (op->phase != CQLRING_NOT_SENT) {
         op->tries++;
-        if (op->node != NULL)
+        if (op->node != NULL && (server == NULL || !server->rate_limited)) /* of a limit no node is to blame */
             op->tried |= UINT64_C(1) << (op->node->index & 63);
     }
     op->other_only = decision == RETRY_NEXT && op->phase != CQLRING_NOT_SENT;

@@ -480,6 +480,9 @@ bool cqlring_completion_detail(const cqlring_completion *completion, cqlring_err
         .keyspace = body->keyspace,
         .table = body->table,
         .function = body->function,
+        .rate_limited = body->rate_limited,
+        .rate_limit_op = body->rate_limit_op,
+        .rejected_by_coordinator = body->rate_limit_by_coordinator,
     };
     return true;
 }

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "driver/execution.h"
 #include "driver/lane.h"
 #include "driver/prepared.h"
 #include "driver/session.h"
@@ -172,8 +173,8 @@ struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limi
             continue;
         live++;
         only = conn;
-        if (op->version->is_lwt)
-            return take(lane, conn, shard); /* the first of the replicas in ring order: contention stays in one place */
+        if (op->version->is_lwt || (op->body != NULL && op->body->is_lwt))
+            return take(lane, conn, shard); /* the first of the replicas in their order: contention stays in one place */
         if (within(limit, link) && (best == NULL || conn->writer.in_flight < best->writer.in_flight)) {
             best = conn;
             best_shard = shard;
