@@ -192,7 +192,7 @@ END_TEST
 START_TEST(a_single_rate_limited_request_is_not_tried_again)
 {
     struct flow flow;
-    up(&flow, RING, 3);
+    up(&flow, RING, 1); /* which knows the statement: the fault is for the EXECUTE */
     cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
     flow_fault(&flow, "error:code=0xF000,table=ks.t,data_present=1,times=1");
     cqlring_future *future = ask_start_prepared(&flow, insert, (cqlring_bytes[]){flow_bigint(1), cqlring_text("v")}, 2, &idempotent);
