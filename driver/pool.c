@@ -396,6 +396,7 @@ void cqr_pool_topology(struct pool *pool, struct topology *topology)
     for (uint32_t i = 0; i < pool->link_count; i++)
         if (pool->links[i] != NULL && !pool->links[i]->seen && pool->links[i]->wanted)
             link_drop(lane, pool->links[i], "the node has left the cluster");
+    cqr_pool_only_set(pool);
     lane->waiting_retry = true;
     opening_check(pool);
 }

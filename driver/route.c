@@ -42,12 +42,8 @@ static struct replica_table *table_of(struct pool *pool, const struct keyspace *
     return pool->tables[pool->table_count++] = table;
 }
 
-/* By what the statement's rows are routed. */
-static const struct route_slot *slot_of(struct pool *pool, const struct statement_version *version)
+static __attribute__((noinline)) const struct route_slot *slot_make(struct pool *pool, struct route_slot *slot, const struct statement_version *version)
 {
-    struct route_slot *slot = &pool->routes[((uintptr_t)version >> 6) % 16];
-    if (slot->version == version)
-        return slot;
     *slot = (struct route_slot){.version = version};
     if (pool->topology == NULL || pool->topology->partitioner != PARTITIONER_MURMUR3)
         return slot;
@@ -61,6 +57,13 @@ static const struct route_slot *slot_of(struct pool *pool, const struct statemen
     return slot;
 }
 
+/* By what the statement's rows are routed. */
+static inline const struct route_slot *slot_of(struct pool *pool, const struct statement_version *version)
+{
+    struct route_slot *slot = &pool->routes[((uintptr_t)version >> 6) % 16];
+    return slot->version == version ? slot : slot_make(pool, slot, version);
+}
+
 static bool within(const struct route_limit *limit, const struct pool_link *link)
 {
     return limit == NULL || link->node->index >= limit->node_count || limit->on_node[link->node->index] < limit->max;
@@ -71,32 +74,20 @@ static bool was_tried(const struct op *op, const struct pool_link *link)
     return op->tried != 0 && (op->tried >> (link->node->index & 63) & 1) != 0;
 }
 
-/* The link's connection that may take this op now, of its shard where there is one (−1: any); NULL: none. */
-static struct conn *may_take(const struct lane *lane, const struct op *op, const struct pool_link *link, int32_t shard)
-{
-    if (link == NULL || !link->up || was_tried(op, link))
-        return NULL;
-    if (link->shards != NULL)
-        return cqr_shards_pick(lane, link->shards, shard);
-    return !link->conn->writer.suspect && cqr_writer_has_room(link->conn) ? link->conn : NULL;
-}
-
 /* Where a row belongs: the replicas of its token, by the ring or by its tablet. */
 struct places {
-    bool by_ring;
-    const uint16_t *nodes;       /* the ring's */
+    const uint16_t *nodes;       /* the ring's; NULL: not by the ring */
     const struct tablet *tablet; /* or these; NULL also when it is not known yet */
     uint32_t count;
 };
 
 static struct places places_of(struct pool *pool, const struct op *op)
 {
-    struct places places = {.count = 0};
+    struct places places = {NULL, NULL, 0};
     if (!op->has_token || op->version == NULL)
         return places;
     const struct route_slot *slot = slot_of(pool, op->version);
     if (slot->table != NULL) {
-        places.by_ring = true;
         places.nodes = cqr_replicas_of(slot->table, op->token, &places.count);
     } else if (slot->tablets != NULL && (places.tablet = cqr_tablet_map_find(&slot->tablets->map, op->token)) != NULL) {
         places.count = places.tablet->replica_count;
@@ -104,13 +95,11 @@ static struct places places_of(struct pool *pool, const struct op *op)
     return places;
 }
 
-/* The op's shard of that node; −1: it has none, or is not known. */
+/* The op's own shard of that node; −1 when it has none, or it is not known. */
 static int32_t shard_of(const struct places *places, const struct op *op, const struct pool_link *link)
 {
     const struct shard_set *set = link->shards;
-    if (set == NULL)
-        return -1;
-    if (places->by_ring)
+    if (places->nodes != NULL)
         return (int32_t)cqr_shard_of(op->token, set->count, set->ignore_msb);
     for (uint32_t i = 0; places->tablet != NULL && i < places->count; i++)
         if (places->tablet->replicas[i].node == link->node->index)
@@ -118,12 +107,59 @@ static int32_t shard_of(const struct places *places, const struct op *op, const 
     return -1;
 }
 
-/* The choice is made. */
-static struct conn *take(struct lane *lane, struct conn *conn, int32_t shard)
+/* Among a sharded node's connections. */
+static __attribute__((noinline)) struct conn *pick(const struct lane *lane, const struct places *places, const struct op *op, const struct pool_link *link)
 {
+    return cqr_shards_pick(lane, link->shards, shard_of(places, op, link));
+}
+
+/* The choice is made. */
+static __attribute__((noinline)) struct conn *take(struct lane *lane, const struct places *places, const struct op *op, struct conn *conn)
+{
+    int32_t shard = conn->home->shards != NULL ? shard_of(places, op, conn->home) : -1;
     if (shard >= 0 && conn->shard.shard != (uint32_t)shard)
         cqr_count(&lane->stats.shard_fallbacks, 1);
     return conn;
+}
+
+/* The link's connection that may take this op now; NULL: none. sharded false: no node is. */
+static inline __attribute__((always_inline)) struct conn *may_take(const struct lane *lane, const struct places *places, const struct op *op,
+                                                                  const struct pool_link *link, bool sharded)
+{
+    if (link == NULL || !link->up || was_tried(op, link))
+        return NULL;
+    if (sharded && link->shards != NULL)
+        return pick(lane, places, op, link);
+    return !link->conn->writer.suspect && cqr_writer_has_room(link->conn) ? link->conn : NULL;
+}
+
+/* The best of the op's replicas; *live: how many could take it, but for the limit. Made twice: for the ring alone, which is what most
+   clusters have, and for shards and tablets. */
+static inline __attribute__((always_inline)) struct conn *best_replica(const struct lane *lane, const struct pool *pool, const struct op *op,
+                                                                      const struct route_limit *limit, const struct places *places, bool sharded,
+                                                                      uint32_t *live)
+{
+    struct conn *best = NULL, *only = NULL;
+    const bool is_lwt = op->version->is_lwt || (op->body != NULL && op->body->is_lwt);
+    uint32_t able = 0;
+    for (uint32_t i = 0; i < places->count; i++) {
+        uint32_t index = !sharded || places->nodes != NULL ? places->nodes[i] : places->tablet->replicas[i].node;
+        struct pool_link *link = index < pool->link_count ? pool->links[index] : NULL;
+        struct conn *conn = may_take(lane, places, op, link, sharded);
+        if (conn == NULL)
+            continue;
+        able++;
+        only = conn;
+        if (is_lwt) { /* the first of the replicas in their order: contention stays in one place */
+            best = conn;
+            break;
+        }
+        if (within(limit, link) && (best == NULL || conn->writer.in_flight < best->writer.in_flight))
+            best = conn;
+    }
+    *live = able;
+    /* the limit is for when other replicas live (decision 30): an only one takes all that is its own */
+    return best == NULL && able == 1 ? only : best;
 }
 
 enum { NEAR_US = 200000 };
@@ -139,57 +175,16 @@ static bool connect_is_near(const struct lane *lane, const struct pool *pool)
     return false;
 }
 
-struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limit *limit, bool *any_up, bool *hope)
+/* No replica can: any node, starting elsewhere each time, so that equals take turns. */
+static __attribute__((noinline)) struct conn *any_node(const struct lane *lane, struct pool *pool, const struct op *op, const struct route_limit *limit,
+                                                       const struct places *places)
 {
-    const struct op_plan *plan = op->plan;
-    struct pool *pool = plan->session->lanes[lane->index].pool;
-    *any_up = pool->up_count > 0;
-    *hope = pool->connecting_count > 0 || (!*any_up && connect_is_near(lane, pool));
-    if (plan->target != NULL) {
-        struct pool_link *link = plan->target->index < pool->link_count ? pool->links[plan->target->index] : NULL;
-        *any_up = link != NULL && link->up;
-        *hope = link != NULL && link->conn != NULL && !link->up;
-        struct conn *conn = *any_up ? link->conn : NULL;
-        if (conn != NULL && link->shards != NULL) {
-            const struct places places = places_of(pool, op);
-            conn = cqr_shards_pick(lane, link->shards, shard_of(&places, op, link));
-        }
-        return conn != NULL && cqr_writer_has_room(conn) ? conn : NULL;
-    }
-    if (!*any_up)
-        return NULL;
-    const struct places places = places_of(pool, op);
-    struct conn *best = NULL, *only = NULL;
-    int32_t best_shard = -1;
-    uint32_t live = 0;
-    for (uint32_t i = 0; i < places.count; i++) {
-        uint32_t index = places.by_ring ? places.nodes[i] : places.tablet->replicas[i].node;
-        struct pool_link *link = index < pool->link_count ? pool->links[index] : NULL;
-        if (link == NULL)
-            continue;
-        int32_t shard = shard_of(&places, op, link);
-        struct conn *conn = may_take(lane, op, link, shard);
-        if (conn == NULL)
-            continue;
-        live++;
-        only = conn;
-        if (op->version->is_lwt || (op->body != NULL && op->body->is_lwt))
-            return take(lane, conn, shard); /* the first of the replicas in their order: contention stays in one place */
-        if (within(limit, link) && (best == NULL || conn->writer.in_flight < best->writer.in_flight)) {
-            best = conn;
-            best_shard = shard;
-        }
-    }
-    if (best != NULL)
-        return take(lane, best, best_shard);
-    if (live > 0)
-        /* the limit is for when other replicas live (decision 30): an only one takes all that is its own */
-        return live == 1 ? only : NULL;
-    /* no replica can: any node, starting elsewhere each time, so that equals take turns */
+    struct conn *best = NULL;
+    static const struct places nowhere = {NULL, NULL, 0}; /* its shards mean nothing there */
     uint32_t start = pool->turn++;
     for (uint32_t i = 0; i < pool->link_count; i++) {
         struct pool_link *link = pool->links[(start + i) % pool->link_count];
-        struct conn *conn = link != NULL && within(limit, link) ? may_take(lane, op, link, -1) : NULL;
+        struct conn *conn = link != NULL && within(limit, link) ? may_take(lane, &nowhere, op, link, true) : NULL;
         if (conn != NULL && (best == NULL || conn->writer.in_flight < best->writer.in_flight))
             best = conn;
     }
@@ -207,10 +202,62 @@ struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limi
         struct pool_link *link = pool->links[(start + i) % pool->link_count];
         if (link == NULL || !link->up || !within(limit, link))
             continue;
-        struct conn *conn = link->shards != NULL ? cqr_shards_pick(lane, link->shards, shard_of(&places, op, link)) : NULL;
+        struct conn *conn = link->shards != NULL ? pick(lane, places, op, link) : NULL;
         conn = conn != NULL ? conn : link->conn;
         if (cqr_writer_has_room(conn) && (best == NULL || conn->writer.in_flight < best->writer.in_flight))
             best = conn;
     }
     return best;
+}
+
+static __attribute__((noinline)) struct conn *target(const struct lane *lane, struct pool *pool, const struct op *op, bool *any_up, bool *hope)
+{
+    uint32_t index = op->plan->target->index;
+    struct pool_link *link = index < pool->link_count ? pool->links[index] : NULL;
+    *any_up = link != NULL && link->up;
+    *hope = link != NULL && link->conn != NULL && !link->up;
+    struct conn *conn = *any_up ? link->conn : NULL;
+    if (conn != NULL && link->shards != NULL) {
+        const struct places places = places_of(pool, op);
+        conn = pick(lane, &places, op, link);
+    }
+    return conn != NULL && cqr_writer_has_room(conn) ? conn : NULL;
+}
+
+/* Shards, tablets, or no replica that could. */
+static __attribute__((noinline)) struct conn *elsewhere(struct lane *lane, struct pool *pool, const struct op *op, const struct route_limit *limit)
+{
+    const struct places places = places_of(pool, op);
+    if (places.count > 0) {
+        uint32_t live;
+        struct conn *best = best_replica(lane, pool, op, limit, &places, true, &live);
+        if (best != NULL)
+            return take(lane, &places, op, best);
+        if (live > 0)
+            return NULL;
+    }
+    return any_node(lane, pool, op, limit, &places);
+}
+
+struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limit *limit, bool *any_up, bool *hope)
+{
+    struct pool *pool = op->plan->session->lanes[lane->index].pool;
+    *any_up = pool->up_count > 0;
+    *hope = pool->connecting_count > 0 || (!*any_up && connect_is_near(lane, pool));
+    if (op->plan->target != NULL)
+        return target(lane, pool, op, any_up, hope);
+    if (!*any_up)
+        return NULL;
+    if (!pool->sharded && op->has_token && op->version != NULL) {
+        const struct route_slot *slot = slot_of(pool, op->version);
+        if (slot->table != NULL) {
+            struct places ring = {NULL, NULL, 0};
+            uint32_t live;
+            ring.nodes = cqr_replicas_of(slot->table, op->token, &ring.count);
+            struct conn *best = best_replica(lane, pool, op, limit, &ring, false, &live);
+            if (best != NULL || live > 0)
+                return best;
+        }
+    }
+    return elsewhere(lane, pool, op, limit);
 }

@@ -84,6 +84,7 @@ struct route_slot {
     const struct statement_version *version;
     struct replica_table *table;        /* NULL: no replicas known for its keyspace */
     struct tablet_table *tablets;       /* instead of it, in a keyspace of tablets; NULL: it has none */
+    void *padding;                      /* found by a shift */
 };
 
 struct pool {
@@ -96,6 +97,7 @@ struct pool {
     struct topology *topology;          /* a reference */
     struct pool_link **links;           /* by node index; NULL: none */
     uint32_t link_count;
+    struct pool_link *only;             /* the one link of a pool that has one, to a node without shards: nothing to choose */
     uint32_t up_count, connecting_count;
     uint32_t shards_connecting;         /* beyond the links' own */
     bool sharded;                       /* some node is, or was: rows need their token also where there is one node */
@@ -193,11 +195,16 @@ void cqr_link_connect(struct lane *lane, struct pool_link *link);
 void cqr_link_request(struct pool_link *link, struct conn_request *request); /* for a connection to its node; points into both */
 void cqr_conn_watch(struct lane *lane, struct conn *conn); /* its watch timer fired: heartbeat, suspicion, connect time-out */
 
-/* Where there is one node, there is nothing to choose: its connection when it takes a request now, else NULL (ask cqr_route). */
+/* Where there is one node without shards, there is nothing to choose: its connection when it takes a request now, else NULL (ask
+   cqr_route). */
 static inline struct conn *cqr_pool_only(const struct pool *pool)
 {
-    const struct pool_link *link = pool->link_count == 1 ? pool->links[0] : NULL;
-    return link != NULL && link->up && link->shards == NULL && !link->conn->writer.suspect && cqr_writer_has_room(link->conn) ? link->conn : NULL;
+    const struct pool_link *link = pool->only;
+    return link != NULL && link->up && !link->conn->writer.suspect && cqr_writer_has_room(link->conn) ? link->conn : NULL;
+}
+static inline void cqr_pool_only_set(struct pool *pool) /* links or their shards have changed */
+{
+    pool->only = pool->link_count == 1 && pool->links[0] != NULL && pool->links[0]->shards == NULL ? pool->links[0] : NULL;
 }
 
 /* route.c, submitter: the connection that should take this op now. NULL: none can; *any_up tells whether one exists at all,

@@ -232,6 +232,7 @@ void cqr_shards_begin(struct lane *lane, struct pool_link *link)
     set->timer.kind = TIMER_SHARDS;
     link->shards = set;
     link->pool->sharded = true;
+    cqr_pool_only_set(link->pool);
     fill_in(lane, set, jitter_us(lane, link));
 }
 
@@ -241,6 +242,7 @@ void cqr_shards_end(struct lane *lane, struct pool_link *link, const char *why)
     if (set == NULL)
         return;
     link->shards = NULL;
+    cqr_pool_only_set(link->pool);
     cqr_wheel_disarm(&lane->wheel, &set->timer);
     link->pool->shards_connecting -= set->connecting_count;
     while (set->connecting_count > 0)
