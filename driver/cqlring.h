@@ -25,7 +25,8 @@
      per connection 1 024 · orphaned streams 1 024, then the connection is replaced · bytes 16 MiB a job, a queue, and a
      session's single executions · frame 256 MiB · reconnect at once, then 50 ms doubling to 10 s, ± 15 % · heartbeat 30 s ·
      a node is suspect after 2 s without a byte while requests wait on it · protocol v5, stepping down to v4 ·
-     compression none · TLS off; when on, certificate chain and host are verified. */
+     compression none · TLS off; when on, certificate chain and host are verified · ScyllaDB: one connection to each shard,
+     from local ports 49 152 to 65 535; 50 % busy, its rows may take another one. */
 
 #include "cqlring_types.h"
 #include "cqlring_values.h"
