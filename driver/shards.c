@@ -31,7 +31,9 @@ uint16_t cqr_local_port(const struct local_ports *ports, uint32_t i)
     if (first > ports->max)
         return 0;
     uint32_t count = (ports->max - first) / shards + 1;
-    return i < count ? (uint16_t)(first + (ports->start % count + i) % count * shards) : 0;
+    if (i >= count)
+        return 0;
+    return (uint16_t)(first + (ports->start % count + i) % count * shards);
 }
 
 static struct cqlring_cluster *cluster_of(const struct pool_link *link)
