@@ -42,6 +42,7 @@ struct handshake_config {
     bool throw_on_overload;
     bool register_events;            /* control connection */
     bool scylla_metadata_id;         /* may SCYLLA_USE_METADATA_ID be negotiated */
+    bool tablets_v2;                 /* is TABLETS_ROUTING_V2_EXPERIMENTAL, where there is one, asked for instead of v1 */
     const char *driver_name, *driver_version, *application_name, *application_version, *client_id; /* NULL: not sent */
     cqlring_bytes keyspace;          /* size 0: none */
 };

@@ -54,8 +54,8 @@ struct error_body {              /* fields beyond code and message are valid as 
     uint16_t argument_count;
     cqlring_bytes arguments;     /* raw strings */
     cqlring_bytes unprepared_id;
+    bool rate_limited;           /* the negotiated code: a partition's rate limit was reached */
     uint8_t rate_limit_op, rate_limit_by_coordinator;
-    bool rate_limited;           /* it is that error: its code is the negotiated one */
     bool complete;               /* false: the fields behind the message were cut short or unknown */
 };
 

@@ -184,6 +184,8 @@ uint16_t cqr_supported_extensions(const struct supported *supported,
 
     if (!config->scylla_metadata_id || dialect->version >= PROTO_V5) /* v5 has it without asking */
         extensions &= (uint8_t)~EXT_METADATA_ID;
+    if (!config->tablets_v2)
+        extensions &= (uint8_t)~EXT_TABLETS_V2;
     if ((extensions & EXT_TABLETS_V2) != 0) /* v2 is asked for instead of v1, never with it */
         extensions &= (uint8_t)~EXT_TABLETS_V1;
 

@@ -36,6 +36,7 @@ static bool get_replica(struct reader *list, struct tablet_replica *out)
         return false;
     memcpy(out->host_id, host_id, sizeof out->host_id);
     out->shard = (int32_t)cqr_load_u32(shard);
+    out->node = UINT32_MAX;
     return out->shard >= 0;
 }
 

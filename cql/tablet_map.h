@@ -13,6 +13,7 @@
 struct tablet_replica {
     uint8_t host_id[16];
     int32_t shard;
+    uint32_t node; /* the caller's: who that is; decoded as UINT32_MAX */
 };
 
 struct tablet {

@@ -9,6 +9,7 @@
 #include "driver/execution.h"
 #include "driver/prepared.h"
 #include "driver/session.h"
+#include "driver/words.h"
 #include "serialize/mem.h"
 #include "serialize/value.h"
 
@@ -55,14 +56,6 @@ static uint64_t values_size(const cqlring_bytes *values, uint32_t count)
     for (uint32_t i = 0; i < count; i++)
         size += 4u + (uint64_t)(values[i].size > 0 ? values[i].size : 0);
     return size;
-}
-
-static bool is_select(cqlring_bytes cql)
-{
-    const char *at = cql.data, *end = at + cql.size;
-    while (at < end && (*at == ' ' || *at == '\n' || *at == '\t' || *at == '\r'))
-        at++;
-    return end - at > 6 && (at[0] | 0x20) == 's' && (at[1] | 0x20) == 'e' && (at[2] | 0x20) == 'l' && (at[3] | 0x20) == 'e' && (at[4] | 0x20) == 'c' && (at[5] | 0x20) == 't';
 }
 
 struct shape {
@@ -126,7 +119,7 @@ static cqlring_status request_shape(const cqlring_request *request, const uint8_
         return status;
     }
     shape->opcode = OPCODE_QUERY;
-    shape->is_read = is_select(request->cql);
+    shape->is_read = cqr_text_is_read(request->cql);
     if (encoded != NULL) {
         shape->values_size = encoded_size;
         return CQLRING_OK;
@@ -190,13 +183,14 @@ static void batch_encode(struct request_body *body, const cqlring_batch *batch, 
             struct statement_version *version = cqr_prepared_version(child->prepared);
             cqr_batch_prepared(out, (cqlring_bytes){version->id, version->id_size});
             token_of(body, version, child->values); /* the first known key routes it (BT-07) */
-            /* for its keyspace's replicas only; one conditional statement makes the batch conditional (LW-06) */
-            if (body->has_token && (body->version == NULL || (version->is_lwt && !body->version->is_lwt)))
-                body->version = version;
+            if (body->has_token && body->version == NULL)
+                body->version = version; /* for its keyspace's replicas only */
+            body->is_lwt = body->is_lwt || version->is_lwt;
             body->versions[body->prepared_count] = version;
             body->prepared[body->prepared_count++] = cqr_prepared_retain(child->prepared);
         } else {
             cqr_batch_text(out, child->cql);
+            body->is_lwt = body->is_lwt || cqr_text_is_conditional(child->cql);
         }
         cqr_put_values(out, child->values, child->value_count);
     }

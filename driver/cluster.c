@@ -15,7 +15,7 @@
 #include "driver/session.h"
 #include "driver/tls_settings.h"
 
-enum { PORT = 9042 };
+enum { PORT = 9042, LOCAL_PORT_MIN = 49152 };
 #define TIME_MAX_US INT64_C(86400000000)
 
 struct opening {
@@ -258,6 +258,12 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
                          (long long)options->schema_agreement_us, (long long)TIME_MAX_US);
     if (options->schema_metadata > CQLRING_YES)
         return cqr_error(error, CQLRING_INVALID, "cluster options: schema_metadata %d (DEFAULT, NO or YES)", options->schema_metadata);
+    if ((options->local_port_min == 0) != (options->local_port_max == 0) ||
+        (options->local_port_min != 0 && (options->local_port_min < 1024 || options->local_port_max > 65535 || options->local_port_min > options->local_port_max)))
+        return cqr_error(error, CQLRING_INVALID, "cluster options: local ports %d to %d: both are given, 1024 to 65535, the lower one first", options->local_port_min,
+                         options->local_port_max);
+    if (options->shard_busy_percent > 100)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: shard_busy_percent %u (1 to 100)", options->shard_busy_percent);
     if ((options->user == NULL) != (options->password == NULL))
         return cqr_error(error, CQLRING_INVALID, "cluster options: user and password are given together");
     if (options->authenticator != NULL && options->authenticator->struct_size < sizeof *options->authenticator)
@@ -297,11 +303,17 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     cluster->orphans_max = options->orphans_max != 0 ? options->orphans_max : 1024;
     cluster->frame_size_max = options->frame_size_max != 0 ? options->frame_size_max : PROTO_BODY_MAX;
     cluster->request_size_max = options->request_size_max != 0 ? options->request_size_max : PROTO_BODY_MAX;
+    cluster->shard_connections = options->shard_connections != CQLRING_NO;
+    cluster->shard_aware_port = options->shard_aware_port != CQLRING_NO;
+    cluster->local_port_min = (uint16_t)(options->local_port_min != 0 ? options->local_port_min : LOCAL_PORT_MIN);
+    cluster->local_port_max = (uint16_t)(options->local_port_max != 0 ? options->local_port_max : 65535);
+    cluster->shard_busy_percent = options->shard_busy_percent != 0 ? options->shard_busy_percent : 50;
     uint8_t version = (uint8_t)(options->protocol_version != 0 ? options->protocol_version : PROTO_V5);
     atomic_init(&cluster->version, version);
     cluster->config = (struct handshake_config){.version = version,
                                                 .version_min = options->protocol_version != 0 ? version : PROTO_V4,
                                                 .compression = options->compression == CQLRING_COMPRESSION_LZ4 ? COMPRESSION_LZ4 : COMPRESSION_NONE,
+                                                .scylla_metadata_id = true,
                                                 .throw_on_overload = options->throw_on_overload != CQLRING_NO,
                                                 .driver_name = "cqlring",
                                                 .driver_version = cqlring_version(),
@@ -510,6 +522,7 @@ void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info)
     memcpy(info->host_id, node->host_id, 16);
     info->connections = atomic_load_explicit(&node->connections, memory_order_relaxed);
     info->in_flight = atomic_load_explicit(&node->in_flight, memory_order_relaxed);
+    info->shards = atomic_load_explicit(&node->shards, memory_order_relaxed);
     info->is_up = info->connections > 0;
     info->protocol_version = (uint8_t)atomic_load_explicit(&node->version, memory_order_relaxed);
     info->is_suspect = atomic_load_explicit(&node->suspects, memory_order_relaxed) > 0;

@@ -24,6 +24,7 @@ struct conn *cqr_conn_create(struct lane *lane, struct pool_link *home, const st
     conn->said = *request->config;
     conn->config = &conn->said;
     conn->frame_size_max = request->frame_size_max;
+    conn->ports = request->ports;
     conn->cluster = cqr_cluster_retain(request->cluster);
     conn->transport.fd = -1;
     conn->challenge_size = -1;

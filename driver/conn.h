@@ -70,6 +70,13 @@ struct span {
 
 enum { SPANS_MAX = 64 };
 
+/* Which local ports may be dialled from, so that a shard-aware port leads to the shard: port % shards == shard. */
+struct local_ports {
+    uint16_t min, max;
+    uint16_t shard, shards;          /* shards 0: any port */
+    uint32_t start;                  /* where in the range to begin */
+};
+
 struct conn_writer {
     enum writer_state state;
     uint16_t *streams;               /* FIFO of free ids over twice the cap (decision 11) */
@@ -94,6 +101,7 @@ struct conn_writer {
     cqlring_status shut_status;
     char shut_text[200];
     struct conn *next_dirty;
+    int64_t up_since_us;
     int64_t received_us;             /* last time the drain saw an entry of it */
     struct timer watch;              /* connect time-out, then heartbeat and suspicion */
     int64_t waiting_since_us;        /* since when requests wait without a byte; 0 none */
@@ -145,6 +153,7 @@ struct conn {
     uint32_t slot_count;
     uint32_t frame_size_max;
     struct conn_record *record;      /* the submitter's, from UP to DOWN; NULL: none */
+    struct local_ports ports;        /* shards > 0: this shard was asked for */
     struct cqlring_cluster *cluster; /* a reference until DOWN: its strings and certificates are used */
 
     /* shared */
@@ -164,6 +173,7 @@ struct conn {
     uint8_t version_next;            /* DOWN because the version was refused: try this one; 0: no */
     bool again;                      /* DOWN because a ticket was offered that the server could not bear: at once, without one */
     uint8_t version_perhaps;         /* DOWN without a word in answer to our first: that may be how the version is refused */
+    bool no_local_port;              /* DOWN because all local ports that would do are in use */
     cqlring_status down_status;
     int32_t down_code;
     char down_text[300];
@@ -190,6 +200,7 @@ struct conn_request {
     const struct handshake_config *config;
     uint32_t in_flight_max, frame_size_max;
     int64_t connect_timeout_us;
+    struct local_ports ports;
 };
 struct conn *cqr_conn_create(struct lane *lane, struct pool_link *home, const struct conn_request *request);
 void cqr_conn_free(struct conn *conn);   /* reactor, after close; or a failed create */

@@ -19,6 +19,7 @@
 #include "driver/lane.h"
 #include "driver/node_stats.h"
 #include "driver/session.h"
+#include "driver/shards.h"
 
 enum { STARTUP_ROOM = 16 << 10, STARTUP_FRAME_MAX = 1 << 20, RECEIVE_ROOM_MIN = 16 << 10, EVENTS_CHAINED_MAX = 1024 };
 
@@ -233,10 +234,30 @@ static void tls_step(struct conn *conn)
     }
 }
 
+/* From a local port that chooses the shard, if one was asked for; others are tried while they are in use (SH-05). */
+static int dial(struct conn *conn)
+{
+    enum { PORTS_TRIED_MAX = 256 };
+    struct net *net = conn->lane->net;
+    if (conn->ports.shards == 0)
+        return net->call->connect(net, &conn->address, 0);
+    int fd = -EADDRINUSE;
+    for (uint32_t i = 0; i < PORTS_TRIED_MAX; i++) {
+        uint16_t port = cqr_local_port(&conn->ports, i);
+        if (port == 0)
+            break;
+        fd = net->call->connect(net, &conn->address, port);
+        if (fd != -EADDRINUSE && fd != -EADDRNOTAVAIL && fd != -EACCES)
+            return fd;
+    }
+    conn->no_local_port = true;
+    return fd;
+}
+
 static void connect_begin(struct conn *conn)
 {
     struct net *net = conn->lane->net;
-    int fd = net->call->connect(net, &conn->address, 0);
+    int fd = dial(conn);
     if (fd < 0) {
         cqr_reader_fail(conn, CQLRING_UNREACHABLE, "connect to %s failed: %s", conn->text, strerror(-fd));
         return;

@@ -28,6 +28,7 @@ enum control_state {
     CONTROL_AWAIT_CONNECTION, /* candidate `at` is being connected */
     CONTROL_AWAIT_LOCAL,
     CONTROL_AWAIT_PEERS,
+    CONTROL_AWAIT_TABLETS,    /* ScyllaDB only */
     CONTROL_AWAIT_KEYSPACES,
     CONTROL_UP,               /* nothing under way; the timer, if armed, is the next reading */
     CONTROL_AWAIT_RETRY,      /* all candidates failed: the timer is the next round */
@@ -60,7 +61,7 @@ struct control {
     bool again;                   /* something happened while reading */
     uint32_t again_left;          /* more readings for a node that does not show up yet (RC-14) */
     bool peers_were_empty;        /* once is not believed (RC-23) */
-    cqlring_result *local, *peers;
+    cqlring_result *local, *peers, *tablets;
 };
 
 static void start_round(struct control *control);
@@ -76,7 +77,8 @@ static void results_drop(struct control *control)
 {
     cqlring_result_release(control->local);
     cqlring_result_release(control->peers);
-    control->local = control->peers = NULL;
+    cqlring_result_release(control->tablets);
+    control->local = control->peers = control->tablets = NULL;
 }
 
 static void note_failure(struct control *control, cqlring_status status, const char *text)
@@ -252,7 +254,7 @@ static void keyspaces_done(struct lane *lane, struct op *op, void *context)
     uint32_t before = cluster->topology->node_count;
     struct topology *topology = NULL;
     char why[200];
-    cqlring_status status = cqr_topology_read(cluster, control->local, control->peers, op->result, &control->link.conn->address, control->link.conn->tls_name, &topology, why, sizeof why);
+    cqlring_status status = cqr_topology_read(cluster, control->local, control->peers, op->result, control->tablets, &control->link.conn->address, control->link.conn->tls_name, &topology, why, sizeof why);
     if (status != CQLRING_OK) {
         op->status = status;
         op->failure = cqr_failure_make(status, "%s", why);
@@ -286,6 +288,28 @@ static void keyspaces_done(struct lane *lane, struct op *op, void *context)
     }
 }
 
+static void ask_keyspaces(struct control *control)
+{
+    set_state(control, CONTROL_AWAIT_KEYSPACES);
+    ask(control, "SELECT keyspace_name, replication FROM system_schema.keyspaces", keyspaces_done);
+}
+
+static void tablets_done(struct lane *lane, struct op *op, void *context)
+{
+    struct control *control = context;
+    (void)lane;
+    if (control->state != CONTROL_AWAIT_TABLETS)
+        return;
+    if (op->status == CQLRING_OK) {
+        control->tablets = op->result;
+        op->result = NULL;
+    } else if (op->status != CQLRING_SERVER) { /* SERVER: an older one, that knows no tablets */
+        reading_failed(control, op, "reading system_schema.scylla_keyspaces");
+        return;
+    }
+    ask_keyspaces(control);
+}
+
 static void peers_done(struct lane *lane, struct op *op, void *context)
 {
     struct control *control = context;
@@ -303,8 +327,12 @@ static void peers_done(struct lane *lane, struct op *op, void *context)
     }
     control->peers = op->result;
     op->result = NULL;
-    set_state(control, CONTROL_AWAIT_KEYSPACES);
-    ask(control, "SELECT keyspace_name, replication FROM system_schema.keyspaces", keyspaces_done);
+    if (control->link.conn != NULL && (control->link.conn->shard.shard_count > 0 || control->link.conn->dialect.extensions != 0)) {
+        set_state(control, CONTROL_AWAIT_TABLETS);
+        ask(control, "SELECT keyspace_name, initial_tablets FROM system_schema.scylla_keyspaces", tablets_done);
+    } else {
+        ask_keyspaces(control);
+    }
 }
 
 static void local_done(struct lane *lane, struct op *op, void *context)
@@ -375,6 +403,42 @@ static void link_changed(struct lane *lane, struct pool_link *link, bool up)
     next_candidate(control);
 }
 
+struct forget_post {
+    struct lane_message message;
+    struct cqlring_cluster *cluster;
+    char keyspace[64], table[64];
+};
+
+static void forget_run(struct lane *lane, struct lane_message *message)
+{
+    struct forget_post *post = (struct forget_post *)(void *)message;
+    for (struct pool *pool = lane->pools; pool != NULL; pool = pool->next)
+        if (pool->cluster == post->cluster)
+            cqr_tablets_forget(pool, cqlring_text(post->keyspace), cqlring_text(post->table));
+    cqlring_cluster_release(post->cluster);
+    cqr_mem_free(post);
+}
+
+/* The schema changed: on every lane. */
+static void tablets_forget(struct lane *lane, struct cqlring_cluster *cluster, cqlring_bytes keyspace, cqlring_bytes table)
+{
+    for (uint32_t i = 0; i < cluster->runtime->lane_count; i++) {
+        struct forget_post *post = cqr_mem_zalloc(sizeof *post);
+        if (post == NULL)
+            return; /* a wrong place is corrected by the next reply */
+        post->message.run = forget_run;
+        post->cluster = cqr_cluster_retain(cluster);
+        snprintf(post->keyspace, sizeof post->keyspace, "%.*s", keyspace.size, (const char *)keyspace.data);
+        snprintf(post->table, sizeof post->table, "%.*s", table.size, table.data == NULL ? "" : (const char *)table.data);
+        if (i == lane->index) {
+            forget_run(lane, &post->message);
+        } else if (!cqr_lane_post(&cluster->runtime->lanes[i], &post->message)) {
+            cqlring_cluster_release(cluster);
+            cqr_mem_free(post);
+        }
+    }
+}
+
 static void link_event(struct lane *lane, struct pool_link *link, const struct conn_event *event)
 {
     struct control *control = (struct control *)(void *)((char *)link - offsetof(struct control, link));
@@ -393,7 +457,10 @@ static void link_event(struct lane *lane, struct pool_link *link, const struct c
         return; /* unknown or torn: nothing to act on (FR-10) */
 #define IS(slice, literal) ((slice).size == (int32_t)sizeof(literal) - 1 && memcmp((slice).data, literal, sizeof(literal) - 1) == 0)
     if (IS(body.type, "SCHEMA_CHANGE")) {
-        if (IS(body.schema.target, "KEYSPACE"))
+        bool is_keyspace = IS(body.schema.target, "KEYSPACE");
+        if (is_keyspace || (IS(body.schema.target, "TABLE") && !IS(body.schema.change, "UPDATED")))
+            tablets_forget(lane, cluster, body.schema.keyspace, is_keyspace ? (cqlring_bytes){NULL, 0} : body.schema.name);
+        if (is_keyspace)
             schedule(control, DEBOUNCE_US);
         cqr_schema_changed(cluster, body.schema.keyspace, IS(body.schema.target, "TABLE") ? body.schema.name : (cqlring_bytes){NULL, 0});
         return;
@@ -449,6 +516,37 @@ void cqr_control_hint(struct lane *lane, struct cqlring_cluster *cluster, struct
             cqlring_cluster_release(cluster);
             cqr_mem_free(post);
         }
+    }
+}
+
+struct look_post {
+    struct lane_message message;
+    struct cqlring_cluster *cluster;
+};
+
+static void look_run(struct lane *lane, struct lane_message *message)
+{
+    struct look_post *post = (struct look_post *)(void *)message;
+    struct control *control = post->cluster->control;
+    (void)lane;
+    if (control->state != CONTROL_STOPPED)
+        schedule(control, DEBOUNCE_US);
+    cqlring_cluster_release(post->cluster);
+    cqr_mem_free(post);
+}
+
+void cqr_control_look(struct lane *lane, struct cqlring_cluster *cluster)
+{
+    struct look_post *post = cqr_mem_zalloc(sizeof *post);
+    if (post == NULL)
+        return;
+    post->message.run = look_run;
+    post->cluster = cqr_cluster_retain(cluster);
+    if (cluster->control->lane == lane) {
+        look_run(lane, &post->message);
+    } else if (!cqr_lane_post(cluster->control->lane, &post->message)) {
+        cqlring_cluster_release(cluster);
+        cqr_mem_free(post);
     }
 }
 

@@ -256,6 +256,18 @@ static void keyspaces_add(struct draft *draft, cqlring_result *keyspaces)
     qsort(topology->keyspaces, topology->keyspace_count, sizeof *topology->keyspaces, by_name);
 }
 
+/* Which keyspaces are of tablets: those whose initial_tablets is not null. */
+static void tablets_add(struct topology *topology, cqlring_result *tablets)
+{
+    struct row_view view;
+    uint32_t count = tablets != NULL ? cqlring_result_row_count(tablets) : 0;
+    for (uint32_t i = 0; i < count && row_next(&view, tablets, i); i++) {
+        const struct keyspace *keyspace = cqr_topology_keyspace(topology, cell(&view, "keyspace_name"));
+        if (keyspace != NULL && cell(&view, "initial_tablets").size >= 0)
+            topology->keyspaces[keyspace - topology->keyspaces].tablets = true;
+    }
+}
+
 /* By node index: dc and rack of every node that the cluster has ever seen (those not in the draft are in no ring entry). */
 static void places_add(struct draft *draft)
 {
@@ -276,7 +288,7 @@ static void places_add(struct draft *draft)
     }
 }
 
-cqlring_status cqr_topology_read(struct cqlring_cluster *cluster, cqlring_result *local, cqlring_result *peers, cqlring_result *keyspaces,
+cqlring_status cqr_topology_read(struct cqlring_cluster *cluster, cqlring_result *local, cqlring_result *peers, cqlring_result *keyspaces, cqlring_result *tablets,
                                  const struct address *dialled, const char *dialled_name, struct topology **out, char *why, size_t why_size)
 {
     struct topology *topology = cqr_topology_create();
@@ -329,6 +341,8 @@ cqlring_status cqr_topology_read(struct cqlring_cluster *cluster, cqlring_result
     if (draft.failed)
         goto fail;
     keyspaces_add(&draft, keyspaces);
+    if (!draft.failed)
+        tablets_add(topology, tablets);
     if (draft.ring_count > 0) {
         topology->ring_count = cqr_ring_sort(draft.ring, draft.ring_count);
         topology->ring = cqr_arena_array(&topology->arena, topology->ring_count, sizeof *topology->ring);

@@ -24,8 +24,9 @@
      connect 5 s for TCP + TLS + startup · consistency LOCAL_ONE · page size 5 000 rows · job window 256 rows · in flight
      per connection 1 024 · orphaned streams 1 024, then the connection is replaced · bytes 16 MiB a job, a queue, and a
      session's single executions · frame 256 MiB · reconnect at once, then 50 ms doubling to 10 s, ± 15 % · heartbeat 30 s ·
-     a node is suspect after 2 s without a byte while requests wait on it · schema agreement 10 s, schema metadata when asked for · protocol v5, stepping down to v4 ·
-     compression none · TLS off; when on, certificate chain and host are verified. */
+     a node is suspect after 2 s without a byte while requests wait on it · schema agreement 10 s, schema metadata when asked for ·
+     protocol v5, stepping down to v4 · compression none · TLS off; when on, certificate chain and host are verified · ScyllaDB: one
+     connection to each shard, from local ports 49 152 to 65 535; 50 % busy, its rows may take another one. */
 
 #include "cqlring_types.h"
 #include "cqlring_values.h"
@@ -100,6 +101,8 @@ typedef struct cqlring_stats {
     uint64_t failed_by[16];                    /* requests_failed by cqlring_status */
     uint64_t plans_ignored;                    /* orders of the application's plan that could not be */
     uint64_t speculative, speculative_won;     /* further attempts sent while one was under way; requests that one of them decided well */
+    uint64_t shard_fallbacks;                  /* requests that took another shard's connection than theirs: it was not up, full or busy */
+    uint64_t tablets_learned;                  /* places of ScyllaDB's tablets that replies told of */
 } cqlring_stats;
 CQLRING_API void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *stats);
 
@@ -114,7 +117,8 @@ typedef struct cqlring_node_info {
     uint8_t is_local;             /* in the local datacenter */
     uint8_t protocol_version;     /* negotiated on the latest connection of a session to it: 4 or 5; 0: there was none yet */
     uint32_t in_flight;           /* all lanes */
-    uint32_t connections;
+    uint32_t connections;         /* all lanes */
+    uint32_t shards;              /* of a ScyllaDB node; 0: not sharded, or not known yet */
 } cqlring_node_info;
 typedef enum cqlring_node_event {
     CQLRING_NODE_ADDED = 1,   /* it is in the topology */
@@ -256,6 +260,10 @@ typedef struct cqlring_cluster_options {
        says is done. Time-outs of the whole request, cancels and closes are not asked about. A pure function; library thread. */
     cqlring_retry_decision (*retry_policy)(const cqlring_retry_query *query, cqlring_consistency *consistency, int64_t *delay_us, void *context);
     void *retry_context;
+    cqlring_tristate shard_connections; /* default yes: one connection to each shard of a ScyllaDB node (a lane, within connections_max); no: one a node */
+    cqlring_tristate shard_aware_port;  /* default yes: where the server has one, shards are chosen by the local port; no: by trial on the ordinary port */
+    int32_t local_port_min, local_port_max; /* for the shard-aware port, given together: 1 024 … 65 535, default 49 152 and 65 535 */
+    uint32_t shard_busy_percent;  /* 1 … 100, default 50: with so much of inflight_per_connection under way on its shard's connection a row may take another one's */
 } cqlring_cluster_options;
 
 /* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the
@@ -430,6 +438,9 @@ struct cqlring_error_detail {
     uint8_t data_present;
     cqlring_bytes reasons;        /* v5: raw reason map, [inetaddr][short] each */
     cqlring_bytes keyspace, table, function;
+    uint8_t rate_limited;         /* ScyllaDB: the partition's rate limit was reached, whatever code was negotiated for it */
+    uint8_t rate_limit_op;        /* 0 read, 1 write */
+    uint8_t rejected_by_coordinator; /* no replica has seen it */
 };
 /* false when it was not a server's ERROR. */
 CQLRING_API bool cqlring_completion_detail(const cqlring_completion *completion, cqlring_error_detail *detail);

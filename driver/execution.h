@@ -31,6 +31,7 @@ struct request_body {
     cqlring_bytes paging_state;
     struct request_body *first;             /* a further page's: whose bytes it uses, a reference */
     bool has_token;
+    bool is_lwt;                      /* a batch with a condition in it, wherever it stands (LW-06) */
     int64_t token;
     uint64_t tag;
     uint32_t size;                          /* of the whole, as charged */

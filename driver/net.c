@@ -234,6 +234,15 @@ bool cqr_address_equal(const struct address *a, const struct address *b)
     }
 }
 
+bool cqr_address_set_port(struct address *address, uint16_t port)
+{
+    switch (address->storage.ss_family) {
+    case AF_INET: ((struct sockaddr_in *)&address->storage)->sin_port = htons(port); return true;
+    case AF_INET6: ((struct sockaddr_in6 *)&address->storage)->sin6_port = htons(port); return true;
+    default: return false;
+    }
+}
+
 bool cqr_address_from_bytes(struct address *address, const void *bytes, uint32_t size,
                             uint16_t port)
 {

@@ -40,6 +40,7 @@ struct net *cqr_net_system(void); /* the real one; static, needs no release */
 /* "10.0.0.3:9042", "[::1]:9042", "/path" into text[64]. */
 void cqr_address_format(const struct address *address, char text[64]);
 bool cqr_address_equal(const struct address *a, const struct address *b);
+bool cqr_address_set_port(struct address *address, uint16_t port); /* false: it has none (Unix) */
 /* From raw 4 or 16 bytes and a port. */
 bool cqr_address_from_bytes(struct address *address, const void *bytes, uint32_t size, uint16_t port);
 /* Literal IPs and /unix/paths without asking anybody; false when it is a name. */

@@ -13,6 +13,7 @@
 #include "driver/record.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
+#include "driver/shards.h"
 
 enum { STABLE_US = 1000000 }; /* a connection that lived shorter counts as a failed connect (RC-24) */
 
@@ -169,6 +170,22 @@ static void opening_check(struct pool *pool)
     }
 }
 
+void cqr_link_request(struct pool_link *link, struct conn_request *request)
+{
+    struct pool *pool = link->pool;
+    struct cqlring_cluster *cluster = pool->cluster;
+    pool->config.version = (uint8_t)atomic_load_explicit(&cluster->version, memory_order_relaxed);
+    *request = (struct conn_request){.cluster = cluster,
+                                     .node = link->node,
+                                     .address = link->node->address,
+                                     .text = link->node->text,
+                                     .tls_name = link->node->contact_name,
+                                     .config = &pool->config,
+                                     .in_flight_max = cluster->inflight_per_connection,
+                                     .frame_size_max = cluster->frame_size_max,
+                                     .connect_timeout_us = cluster->connect_timeout_us};
+}
+
 void cqr_link_connect(struct lane *lane, struct pool_link *link)
 {
     struct pool *pool = link->pool;
@@ -176,16 +193,8 @@ void cqr_link_connect(struct lane *lane, struct pool_link *link)
     if (link->conn != NULL || !link->wanted || pool->closing || lane->stopping)
         return;
     cqr_wheel_disarm(&lane->wheel, &link->timer);
-    pool->config.version = (uint8_t)atomic_load_explicit(&cluster->version, memory_order_relaxed);
-    struct conn_request request = {.cluster = cluster,
-                                   .node = link->node,
-                                   .address = link->node->address,
-                                   .text = link->node->text,
-                                   .tls_name = link->node->contact_name,
-                                   .config = &pool->config,
-                                   .in_flight_max = cluster->inflight_per_connection,
-                                   .frame_size_max = cluster->frame_size_max,
-                                   .connect_timeout_us = cluster->connect_timeout_us};
+    struct conn_request request;
+    cqr_link_request(link, &request);
     if (lane->conn_count < lane->conn_max)
         link->conn = cqr_conn_create(lane, link, &request);
     if (link->conn == NULL) {
@@ -223,6 +232,25 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
         cqr_transport_shutdown(&conn->transport);
         return;
     }
+    conn->writer.up_since_us = lane->now_us;
+    if (link->pool != NULL) {
+        conn->writer.counted = true;
+        atomic_store_explicit(&link->node->version, conn->dialect.version, memory_order_relaxed);
+        unsigned before = atomic_fetch_add_explicit(&link->node->connections, 1, memory_order_acq_rel);
+        struct node_stats *stats = cqr_node_stats_get(link->node, lane->index, conn->shard.shard_count > 0 ? conn->shard.shard : -1);
+        /* release: pairs with the reactor's acquire; what it is made of is seen by whoever counts in it */
+        atomic_store_explicit(&conn->stats, stats, memory_order_release);
+        if (stats != NULL)
+            cqr_count(&stats->connections, 1);
+        if (before == 0)
+            cqr_listener_node(lane, cluster_of(link), link->node);
+        if (conn != link->conn) {
+            cqr_record_open(conn);
+            cqr_conn_watch(lane, conn);
+            cqr_shards_up(lane, link, conn);
+            return;
+        }
+    }
     link->up = true;
     link->ever_up = true;
     link->up_since_us = lane->now_us;
@@ -236,19 +264,10 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
     struct pool *pool = link->pool;
     pool->connecting_count--;
     pool->up_count++;
-    conn->writer.counted = true;
-    atomic_store_explicit(&link->node->version, conn->dialect.version, memory_order_relaxed);
-    unsigned before = atomic_fetch_add_explicit(&link->node->connections, 1, memory_order_acq_rel);
-    struct node_stats *stats = cqr_node_stats_get(link->node, lane->index, conn->shard.shard_count > 0 ? conn->shard.shard : -1);
-    /* release: pairs with the reactor's acquire; what it is made of is seen by whoever counts in it */
-    atomic_store_explicit(&conn->stats, stats, memory_order_release);
-    if (stats != NULL)
-        cqr_count(&stats->connections, 1);
-    if (before == 0)
-        cqr_listener_node(lane, cluster_of(link), link->node);
     cqr_log(&lane->runtime->log, CQLRING_LOG_INFO, "connected to %s (v%u%s%s%s)", conn->text, conn->dialect.version,
             conn->compression == COMPRESSION_LZ4 ? ", lz4" : "", conn->tls != NULL ? ", " : "", conn->tls != NULL ? cqr_transport_tls_version(&conn->transport) : "");
     lane->waiting_retry = true;
+    cqr_shards_begin(lane, link);
     opening_check(pool);
 }
 
@@ -273,6 +292,14 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
         }
     }
     if (link == NULL)
+        return;
+    if (link->pool != NULL && link->conn != conn) {
+        if (conn->version_next != 0 && !was_up)
+            cqr_cluster_version_lower(cluster_of(link), conn->version_next);
+        cqr_shards_down(lane, link, conn);
+        return;
+    }
+    if (link->shards != NULL && cqr_shards_replace(lane, link, conn))
         return;
     link->conn = NULL;
     bool link_was_up = link->up;
@@ -322,6 +349,7 @@ static void link_drop(struct lane *lane, struct pool_link *link, const char *why
 {
     link->wanted = false;
     cqr_wheel_disarm(&lane->wheel, &link->timer);
+    cqr_shards_end(lane, link, why);
     if (link->conn != NULL) {
         if (link->up) {
             link->up = false;
@@ -367,6 +395,7 @@ void cqr_pool_topology(struct pool *pool, struct topology *topology)
     routes_forget(pool);
     cqr_topology_release(pool->topology);
     pool->topology = cqr_topology_retain(topology);
+    cqr_tablets_topology(pool);
     if (topology->place_count > pool->link_count) {
         struct pool_link **links = cqr_mem_realloc(pool->links, topology->place_count * sizeof *links);
         if (links == NULL)
@@ -387,7 +416,7 @@ void cqr_pool_topology(struct pool *pool, struct topology *topology)
         if (link == NULL && (link = link_make(pool, node)) == NULL)
             continue;
         link->seen = true;
-        if (link->conn != NULL && !cqr_address_equal(&link->conn->address, &node->address)) {
+        if (link->conn != NULL && link->conn->ports.shards == 0 && !cqr_address_equal(&link->conn->address, &node->address)) {
             link_drop(lane, link, "the node has a new address"); /* the same host_id: the same node (its rows go on there) */
         }
         if (!link->wanted) {
@@ -400,6 +429,7 @@ void cqr_pool_topology(struct pool *pool, struct topology *topology)
     for (uint32_t i = 0; i < pool->link_count; i++)
         if (pool->links[i] != NULL && !pool->links[i]->seen && pool->links[i]->wanted)
             link_drop(lane, pool->links[i], "the node has left the cluster");
+    cqr_pool_only_set(pool);
     lane->waiting_retry = true;
     opening_check(pool);
 }
@@ -456,6 +486,7 @@ void cqr_pool_put(struct pool *pool)
         at = &(*at)->next;
     *at = pool->next;
     routes_forget(pool);
+    cqr_tablets_fini(&pool->tablets);
     cqr_topology_release(pool->topology);
     for (uint32_t i = 0; i < pool->link_count; i++)
         cqr_mem_free(pool->links[i]);

@@ -11,6 +11,7 @@
 #include "driver/prepared.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
+#include "driver/words.h"
 #include "serialize/type.h"
 
 enum { STATEMENT_ARENA_MAX = 64 << 20, REPLY_UNKNOWN = 64 << 10, REPLY_WINDOW = 64 };
@@ -162,18 +163,11 @@ static struct statement_version *version_swap(struct cqlring_prepared *prepared,
     return version;
 }
 
-static bool starts_with_word(const char *text, size_t size, const char *word)
+/* What is longer than any name of a server's counts as unknown. */
+static void name_copy(char to[64], cqlring_bytes name)
 {
-    size_t at = 0;
-    while (at < size && (text[at] == ' ' || text[at] == '\n' || text[at] == '\t' || text[at] == '\r'))
-        at++;
-    size_t length = strlen(word);
-    if (size - at < length)
-        return false;
-    for (size_t i = 0; i < length; i++)
-        if ((text[at + i] | 0x20) != word[i])
-            return false;
-    return true;
+    if (name.size > 0 && name.size < 64)
+        memcpy(to, name.data, (size_t)name.size); /* to is zero */
 }
 
 static struct column_set *set_from(const struct columns *columns, struct arena *arena)
@@ -237,13 +231,17 @@ cqlring_status cqr_prepared_learn(struct cqlring_prepared *prepared, const struc
         if (answer.pk_indexes[i] >= answer.bind.count)
             version->key_count = 0; /* no routing by what is not there */
     }
-    version->is_lwt = answer.is_lwt;
-    version->is_read = starts_with_word(prepared->text, prepared->text_size, "select");
+    cqlring_bytes cql = {prepared->text, (int32_t)prepared->text_size};
+    /* ScyllaDB marks lightweight transactions; of what Cassandra prepares, only the text tells */
+    version->is_lwt = (dialect->extensions & EXT_LWT_MARK) != 0 ? answer.is_lwt : cqr_text_is_conditional(cql);
+    version->is_read = cqr_text_is_read(cql);
     const struct column *first = answer.bind.count > 0 && answer.bind.array != NULL         ? answer.bind.array
                                  : answer.result.count > 0 && answer.result.array != NULL ? answer.result.array
                                                                                           : NULL;
     if (first != NULL)
-        snprintf(version->keyspace, sizeof version->keyspace, "%.*s", first->keyspace.size, (const char *)first->keyspace.data);
+        name_copy(version->keyspace, first->keyspace);
+    if (first != NULL)
+        name_copy(version->table, first->table);
     atomic_init(&version->reply_max, REPLY_UNKNOWN);
     bool has_result = (answer.result.flags & ROWS_NO_METADATA) == 0 && answer.result.count > 0;
     if (has_result) {
@@ -301,6 +299,7 @@ void cqr_prepared_metadata(struct statement_version *old, struct column_set *col
     version->is_read = current->is_read;
     version->is_counter = current->is_counter;
     memcpy(version->keyspace, current->keyspace, sizeof version->keyspace);
+    memcpy(version->table, current->table, sizeof version->table);
     atomic_init(&version->reply_max, cqr_version_reply_expected(current));
     version->bind = current->bind != NULL ? cqr_column_set_retain(current->bind) : NULL;
     version->result = cqr_column_set_retain(columns);

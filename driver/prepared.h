@@ -34,7 +34,7 @@ struct statement_version {
     uint16_t key_count;
     uint16_t key_parts[KEY_PARTS_MAX]; /* indexes of bind markers that make the partition key */
     bool is_lwt, is_read, is_counter;
-    char keyspace[64];                /* of its table; "" unknown */
+    char keyspace[64], table[64];     /* "" unknown */
     atomic_uint reply_max;            /* expected reply (decision 21); written by submitters, relaxed */
     atomic_uint reply_window;         /* largest of the present 64, and how many: size | count */
 };

@@ -278,12 +278,15 @@ static bool refuse_by_write(struct lane *lane, struct op *op, enum write_result 
 /* Where its last attempt was; NULL: it cannot take it, so another one may. */
 static struct conn *same_conn(const struct lane *lane, struct op *op)
 {
-    const struct pool *pool = op->plan->session->lanes[lane->index].pool;
+    struct pool *pool = op->plan->session->lanes[lane->index].pool;
     op->same = false;
     if (op->node == NULL || op->node->index >= pool->link_count || (op->race != NULL && op->race->copy_count > 0))
         return NULL;
     const struct pool_link *link = pool->links[op->node->index];
-    return link != NULL && link->up && !link->conn->writer.suspect && cqr_writer_has_room(link->conn) ? link->conn : NULL;
+    struct conn *conn = link != NULL && link->up ? link->conn : NULL;
+    if (conn != NULL && link->shards != NULL)
+        conn = cqr_route_shard(lane, op, link);
+    return conn != NULL && !conn->writer.suspect && cqr_writer_has_room(conn) ? conn : NULL;
 }
 
 void cqr_op_issue(struct lane *lane, struct op *op)
@@ -710,6 +713,18 @@ static void reply_result(struct lane *lane, struct op *op, struct conn *conn, st
     cqr_op_settle(lane, op, CQLRING_OK, NULL);
 }
 
+/* It came to a wrong node or shard: the reply says where its tablet is. */
+static __attribute__((noinline, cold)) void learn_tablet(struct lane *lane, const struct op *op, const struct conn *conn, const struct response_prefix *prefix)
+{
+    static const char name[] = "tablets-routing-v1";
+    cqlring_bytes pairs = prefix->payload, key, value;
+    if (op->plan->opcode != OPCODE_EXECUTE || conn->home == NULL || conn->home->pool == NULL)
+        return;
+    for (uint16_t i = 0; i < prefix->payload_count && cqr_next_pair(&pairs, &key, &value) == CQLRING_OK; i++)
+        if (key.size == sizeof name - 1 && memcmp(key.data, name, sizeof name - 1) == 0)
+            cqr_tablets_learn(lane, conn->home->pool, op->version, value);
+}
+
 static void reply_decode(struct lane *lane, struct op *op, struct conn *conn, struct block *block, cqlring_bytes body, uint8_t flags, uint8_t opcode)
 {
     struct response_prefix prefix;
@@ -717,6 +732,8 @@ static void reply_decode(struct lane *lane, struct op *op, struct conn *conn, st
         reply_protocol(lane, op, conn, "a frame whose trace id, warnings or payload cannot be read");
         return;
     }
+    if (prefix.payload_count > 0 && (conn->dialect.extensions & EXT_TABLETS_V1) != 0)
+        learn_tablet(lane, op, conn, &prefix);
     switch (opcode) {
     case OPCODE_RESULT:
         reply_result(lane, op, conn, block, body, &prefix);

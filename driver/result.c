@@ -491,6 +491,9 @@ bool cqr_failure_detail(const struct failure *failure, cqlring_error_detail *det
         .keyspace = body->keyspace,
         .table = body->table,
         .function = body->function,
+        .rate_limited = body->rate_limited,
+        .rate_limit_op = body->rate_limit_op,
+        .rejected_by_coordinator = body->rate_limit_by_coordinator,
     };
     return true;
 }

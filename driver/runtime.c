@@ -438,6 +438,8 @@ void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *out)
         sum.connections_lost += value(&lane->connections_lost);
         sum.orphans += value(&lane->orphans);
         sum.late_replies += value(&lane->late_replies);
+        sum.shard_fallbacks += value(&lane->shard_fallbacks);
+        sum.tablets_learned += value(&lane->tablets_learned);
         sum.log_dropped += value(&reactor->log_dropped);
         sum.tls_handshakes += value(&reactor->tls_handshakes);
         sum.tls_resumed += value(&reactor->tls_resumed);

@@ -13,6 +13,7 @@
 #include "driver/policy_nodes.h"
 #include "driver/prepared.h"
 #include "driver/resolve.h"
+#include "driver/tablets.h"
 #include "driver/topology.h"
 
 struct control;
@@ -52,6 +53,9 @@ struct cqlring_cluster {
     int64_t agreement_us;               /* −1: no wait */
     cqlring_tristate schema_metadata;
     struct node_policy policy;
+    bool shard_connections, shard_aware_port;
+    uint16_t local_port_min, local_port_max; /* to choose a shard by */
+    uint32_t shard_busy_percent;
 
     atomic_uint version;                /* protocol version in use, once known: all connections use it */
 
@@ -91,6 +95,7 @@ struct pool_link {
     int32_t last_code;                  /* of the server's ERROR, 0: it was none */
     char last_text[300];                /* why the last connect failed */
     int64_t up_since_us;
+    struct shard_set *shards;           /* conn and those to the node's other shards; NULL: it has none */
     /* control's link: it decides for itself */
     void (*changed)(struct lane *lane, struct pool_link *link, bool up);
     void (*event)(struct lane *lane, struct pool_link *link, const struct conn_event *event); /* NULL event: some were lost */
@@ -100,6 +105,8 @@ struct pool_link {
 struct route_slot {
     const struct statement_version *version;
     struct replica_table *table;        /* NULL: no replicas known for its keyspace */
+    struct tablet_table *tablets;       /* instead of it, in a keyspace of tablets; NULL: it has none */
+    void *padding;                      /* found by a shift */
 };
 
 struct pool {
@@ -112,12 +119,16 @@ struct pool {
     struct topology *topology;          /* a reference */
     struct pool_link **links;           /* by node index; NULL: none */
     uint32_t link_count;
+    struct pool_link *only;             /* the one link of a pool that has one, to a node without shards: nothing to choose */
     uint32_t up_count, connecting_count;
+    uint32_t shards_connecting;         /* beyond the links' own */
+    bool sharded;                       /* some node is, or was: rows need their token also where there is one node */
     uint32_t turn;                      /* round robin */
     struct session_opening *opening;    /* sessions that wait for the first connection */
     struct replica_table *tables[8];    /* per keyspace, made when asked for */
     uint32_t table_count;
     struct route_slot routes[16];       /* by version */
+    struct tablet_cache tablets;
     bool closing;
 };
 
@@ -207,13 +218,19 @@ void cqr_conn_trust(struct lane *lane, struct conn *conn);  /* heard from a susp
 void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, const struct cqlring_node *target, char *text, size_t size);
 void cqr_link_timer(struct lane *lane, struct pool_link *link);
 void cqr_link_connect(struct lane *lane, struct pool_link *link);
+void cqr_link_request(struct pool_link *link, struct conn_request *request); /* for a connection to its node; points into both */
 void cqr_conn_watch(struct lane *lane, struct conn *conn); /* its watch timer fired: heartbeat, suspicion, connect time-out */
 
-/* Where there is one node, there is nothing to choose: its connection when it takes a request now, else NULL (ask cqr_route). */
+/* Where there is one node without shards, there is nothing to choose: its connection when it takes a request now, else NULL (ask
+   cqr_route). */
 static inline struct conn *cqr_pool_only(const struct pool *pool)
 {
-    const struct pool_link *link = pool->link_count == 1 ? pool->links[0] : NULL;
+    const struct pool_link *link = pool->only;
     return link != NULL && link->up && !link->conn->writer.suspect && cqr_writer_has_room(link->conn) ? link->conn : NULL;
+}
+static inline void cqr_pool_only_set(struct pool *pool) /* links or their shards have changed */
+{
+    pool->only = pool->link_count == 1 && pool->links[0] != NULL && pool->links[0]->shards == NULL ? pool->links[0] : NULL;
 }
 
 /* route.c, submitter: the connection that should take this op now. NULL: none can; *any_up tells whether one exists at all,
@@ -224,6 +241,8 @@ struct route_limit {
     uint32_t max;
 };
 struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limit *limit, bool *any_up, bool *hope);
+/* Of a sharded node that is up: the connection for this op, by its shard. NULL: none takes it now. */
+struct conn *cqr_route_shard(const struct lane *lane, const struct op *op, const struct pool_link *link);
 bool cqr_version_token(struct lane *lane, const struct statement_version *version, const cqlring_bytes *cells, int64_t *token);
 
 #endif

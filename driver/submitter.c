@@ -16,6 +16,7 @@
 #include "driver/runtime.h"
 #include "driver/schema.h"
 #include "driver/session.h"
+#include "driver/shards.h"
 #include "driver/trace.h"
 
 enum { GAP_US = 100000, GAP_POLL_US = 1000 };
@@ -182,6 +183,9 @@ static void expire(struct lane *lane)
             break;
         case TIMER_TRACE:
             cqr_trace_timer(lane, timer);
+            break;
+        case TIMER_SHARDS:
+            cqr_shards_timer(lane, timer);
             break;
         default:
             break;

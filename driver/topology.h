@@ -36,11 +36,14 @@ struct cqlring_node {
     atomic_uint in_flight;             /* written by lanes, relaxed, once a turn */
     atomic_uint suspects;              /* lanes that suspect it */
     _Atomic(struct node_stats *) stats; /* node_stats.h: by lane and shard */
+    atomic_uint shards;                /* that its last connection told of; 0: not sharded */
+    _Atomic(int64_t) shard_port_after_us; /* its shard-aware port is not used before; relaxed */
 };
 
 struct keyspace {
     char name[64];                     /* CQL allows 48 characters */
     struct replication replication;
+    bool tablets;                      /* ScyllaDB: its tables are spread by tablets, the token ring means nothing for them */
 };
 
 struct topology {

@@ -129,6 +129,8 @@ START_TEST(rt_07_the_negotiated_rate_limit_code_is_no_unknown_code)
     cqlring_error_detail detail;
     ck_assert(cqlring_completion_detail(cqlring_future_completion(future), &detail));
     ck_assert_int_eq(detail.server_code, 0xF000);
+    ck_assert_uint_eq(detail.rate_limited, 1);
+    ck_assert_uint_eq(detail.rejected_by_coordinator, 1);
     cqlring_future_release(future);
     flow_close(&flow);
 }

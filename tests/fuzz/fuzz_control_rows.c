@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         cqr_address_from_literal(&dialled, "127.0.0.1", 9042);
         struct topology *topology = NULL;
         char why[200];
-        if (cqr_topology_read(&cluster, local, peers, keyspaces, &dialled, "", &topology, why, sizeof why) == CQLRING_OK) {
+        if (cqr_topology_read(&cluster, local, peers, keyspaces, peers, &dialled, "", &topology, why, sizeof why) == CQLRING_OK) {
             assert(topology->node_count >= 1 && topology->nodes[0]->index < topology->place_count);
             for (uint32_t i = 0; i < topology->keyspace_count && topology->ring_count > 0; i++) {
                 struct replica_table table = {0};

@@ -19,6 +19,7 @@ static void configure(struct handshake_config *config, uint8_t a, uint8_t b)
         .throw_on_overload = (a & 0x80) != 0,
         .register_events = (b & 1) != 0,
         .scylla_metadata_id = (b & 2) != 0,
+        .tablets_v2 = (b & 2) != 0,
         .driver_name = "cqlring",
         .application_name = (b & 4) != 0 ? "application" : NULL,
     };

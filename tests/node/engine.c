@@ -157,6 +157,7 @@ void node_engine_init(struct node_engine *engine, const struct node_options *opt
     engine->options = options;
     engine->random = node_random_seed(options->seed, 1);
     engine->member_count = options->nodes;
+    engine->tablet_bits = 3;
     for (uint32_t i = 0; i < engine->member_count; ++i) {
         struct node_member *member = &engine->members[i];
         uint64_t random = node_random_seed(options->seed, 1000 + i);
@@ -170,6 +171,7 @@ void node_engine_init(struct node_engine *engine, const struct node_options *opt
         (void)snprintf(member->rack, sizeof member->rack, "%s",
                        options->racks != NULL ? options->racks[i] : "rack1");
         member->up = member->member = true;
+        member->shards = options->shards;
     }
     for (uint32_t i = 0; i < engine->member_count; ++i) {
         struct node_member *member = &engine->members[i];

@@ -119,6 +119,8 @@ struct node_member {
     uint8_t inet_size;
     uint16_t port;
     uint16_t shard_port; /* with shards: the source port chooses */
+    uint8_t shard_port_is; /* enum node_shard_port */
+    uint32_t shards;
     char dc[49], rack[49];
     uint8_t host_id[16];
     struct ring_node place;
@@ -135,6 +137,7 @@ struct node_engine {
     const struct node_options *options;
     struct node_member members[NODE_COUNT_MAX];
     uint32_t member_count;
+    uint32_t tablet_bits, tablet_move; /* how many tablets a table has, and where they have gone */
     uint32_t down_count;
     struct ring_entry *ring;
     uint32_t ring_count;

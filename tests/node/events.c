@@ -204,6 +204,32 @@ void node_schema_lag(struct node_cluster *cluster, uint32_t node, enum node_lag 
     leave_lock(cluster);
 }
 
+void node_set_shards(struct node_cluster *cluster, uint32_t node, uint32_t shards)
+{
+    cluster_lock(cluster);
+    if (cluster->options.shards > 0 && shards > 0)
+        cluster->engine.members[node].shards = shards;
+    leave_lock(cluster);
+}
+
+void node_set_tablets(struct node_cluster *cluster, uint32_t bits, uint32_t move)
+{
+    cluster_lock(cluster);
+    cluster->engine.tablet_bits = bits < 1 ? 1 : bits > 16 ? 16 : bits;
+    cluster->engine.tablet_move = move;
+    leave_lock(cluster);
+}
+
+void node_set_shard_port(struct node_cluster *cluster, uint32_t node, enum node_shard_port how)
+{
+    cluster_lock(cluster);
+    for (uint32_t i = 0; i < cluster->engine.member_count; ++i) {
+        if (node == NODE_ALL || node == i)
+            cluster->engine.members[i].shard_port_is = (uint8_t)how;
+    }
+    leave_lock(cluster);
+}
+
 void node_freeze(struct node_cluster *cluster, uint32_t node, int32_t ms)
 {
     cluster_lock(cluster);

@@ -208,9 +208,10 @@ static uint16_t put_scylla(const struct node_conn *conn, struct out *out)
     static const char *const lwt[] = {"LWT_OPTIMIZATION_META_BIT_MASK=2147483648"};
     static const char *const rate[] = {"ERROR_CODE=61440"};
     const struct node_options *options = &conn->cluster->options;
-    uint16_t shard_port = conn->cluster->engine.members[conn->node].shard_port;
+    const struct node_member *member = &conn->cluster->engine.members[conn->node];
+    uint16_t shard_port = member->shard_port_is == NODE_SHARD_PORT_UNLISTED ? 0 : member->shard_port;
     put_multi_number(out, "SCYLLA_SHARD", conn->shard);
-    put_multi_number(out, "SCYLLA_NR_SHARDS", options->shards);
+    put_multi_number(out, "SCYLLA_NR_SHARDS", member->shards);
     put_multi_number(out, "SCYLLA_SHARDING_IGNORE_MSB", NODE_IGNORE_MSB);
     put_multi(out, "SCYLLA_SHARDING_ALGORITHM", algorithm, 1);
     put_multi(out, "SCYLLA_PARTITIONER", partitioner, 1);

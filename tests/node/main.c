@@ -293,12 +293,13 @@ static void print_counters(struct node_cluster *cluster)
     struct node_counters all;
     node_counters(cluster, NODE_ALL, &all);
     printf(
-        "connections %llu requests %llu replies %llu errors %llu reads %llu writes %llu bytes_in %llu bytes_out %llu replica_hits %llu replica_misses %llu faults %llu\n",
+        "connections %llu requests %llu replies %llu errors %llu reads %llu writes %llu bytes_in %llu bytes_out %llu replica_hits %llu replica_misses %llu shard_hits %llu shard_misses %llu faults %llu\n",
         (unsigned long long)all.connections, (unsigned long long)all.requests,
         (unsigned long long)all.replies, (unsigned long long)all.errors,
         (unsigned long long)all.reads, (unsigned long long)all.writes,
         (unsigned long long)all.bytes_in, (unsigned long long)all.bytes_out,
         (unsigned long long)all.replica_hits, (unsigned long long)all.replica_misses,
+        (unsigned long long)all.shard_hits, (unsigned long long)all.shard_misses,
         (unsigned long long)all.faults);
 }
 

@@ -264,6 +264,20 @@ void node_hide(struct node_cluster *cluster, uint32_t node, bool hidden);
    now on the one it has, or none at all. */
 enum node_lag { NODE_LAG_NONE, NODE_LAG_BEHIND, NODE_LAG_SILENT };
 void node_schema_lag(struct node_cluster *cluster, uint32_t node, enum node_lag lag);
+/* With shards: how many this node has from now on, for new connections; put it down before and up after, as a restart does. */
+void node_set_shards(struct node_cluster *cluster, uint32_t node, uint32_t shards);
+/* From now on each table has 2^bits tablets (1 … 16; 3), elsewhere for each `move` (0): as after splits, merges and migrations. */
+void node_set_tablets(struct node_cluster *cluster, uint32_t bits, uint32_t move);
+/* What its shard-aware port is like (or of NODE_ALL). NAT: source ports are rewritten on the way, so that another shard answers
+   than was asked for. CLOSED: advertised, refuses. SILENT: advertised, accepts and never says a word. UNLISTED: not advertised. */
+enum node_shard_port {
+    NODE_SHARD_PORT_OPEN = 0,
+    NODE_SHARD_PORT_NAT = 1,
+    NODE_SHARD_PORT_CLOSED = 2,
+    NODE_SHARD_PORT_SILENT = 3,
+    NODE_SHARD_PORT_UNLISTED = 4
+};
+void node_set_shard_port(struct node_cluster *cluster, uint32_t node, enum node_shard_port how);
 /* Neither reads nor writes nor accepts for so long; -1: until thawed with 0. Or NODE_ALL. */
 void node_freeze(struct node_cluster *cluster, uint32_t node, int32_t ms);
 /* Reads, executes, never answers. Or NODE_ALL. */

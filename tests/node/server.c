@@ -159,6 +159,8 @@ static void settle_listener(struct node_server *server, struct listener *listene
     struct node_cluster *cluster = server->cluster;
     struct node_member *member = &cluster->engine.members[listener->node];
     bool wanted = member->up && port != 0 && !node_fault_refuses(cluster, listener->node);
+    if (listener->shard_aware && member->shard_port_is == NODE_SHARD_PORT_CLOSED)
+        wanted = false;
     if (!wanted && listener->fd >= 0) {
         (void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, listener->fd, NULL);
         (void)close(listener->fd);
@@ -225,7 +227,8 @@ static void connection_close(struct node_server *server, struct connection *conn
 static uint32_t choose_shard(struct node_cluster *cluster, const struct listener *listener,
                              const struct sockaddr_storage *peer)
 {
-    uint32_t shards = cluster->options.shards;
+    const struct node_member *member = &cluster->engine.members[listener->node];
+    uint32_t shards = member->shards;
     if (shards == 0)
         return 0;
     if (!listener->shard_aware)
@@ -233,7 +236,7 @@ static uint32_t choose_shard(struct node_cluster *cluster, const struct listener
     uint16_t port = peer->ss_family == AF_INET
                         ? ((const struct sockaddr_in *)(const void *)peer)->sin_port
                         : ((const struct sockaddr_in6 *)(const void *)peer)->sin6_port;
-    return ntohs(port) % shards;
+    return (ntohs(port) + (member->shard_port_is == NODE_SHARD_PORT_NAT ? 1u : 0u)) % shards;
 }
 
 static void accept_all(struct node_server *server, struct listener *listener)
@@ -254,6 +257,9 @@ static void accept_all(struct node_server *server, struct listener *listener)
             (void)close(fd);
             continue;
         }
+        if (listener->shard_aware &&
+            cluster->engine.members[listener->node].shard_port_is == NODE_SHARD_PORT_SILENT)
+            conn->silent = true;
         struct connection *connection = node_zalloc(sizeof *connection);
         connection->kind = OWNER_SOCKET;
         connection->fd = fd;

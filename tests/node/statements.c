@@ -101,7 +101,7 @@ static void count_routing(struct node_conn *conn, struct node_seen *seen, bool h
         for (uint32_t i = 0; i < count; ++i)
             hit = hit || nodes[i] == conn->node;
         shard_hit = hit && engine->options->shards > 0 &&
-                    node_shard_of(engine, token) == conn->shard;
+                    node_shard_of(engine, conn->node, token) == conn->shard;
     }
     ++*(hit ? &counters->replica_hits : &counters->replica_misses);
     if (engine->options->shards > 0)

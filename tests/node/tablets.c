@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shards and tablets as ScyllaDB has them: who serves a token, and the routing payload for those who came wrong.
 
-   A table of a tablet keyspace has TABLET_COUNT tablets of equal width. Tablet i of a table is served by nodes that follow
+   A table of a tablet keyspace has 2^tablet_bits tablets of equal width. Tablet i of a table is served by nodes that follow
    one another from i on, each with a shard of its own choice: unlike the ring's order on purpose, so that a driver that
-   routes by the ring is found out. */
+   routes by the ring is found out. tablet_move turns both to others, as migrations do. */
 #include "tests/node/tablets.h"
 
 #include "cql/token.h"
-
-enum { TABLET_BITS = 3, TABLET_COUNT = 1 << TABLET_BITS };
 
 static uint32_t factor_of(const struct node_keyspace *keyspace, uint16_t dc)
 {
@@ -26,24 +24,24 @@ void node_tablet_of(const struct node_engine *engine, const struct node_table *t
                     struct node_tablet *out)
 {
     uint64_t offset = (uint64_t)token ^ (UINT64_C(1) << 63); /* from 0 at the ring's start */
-    uint32_t index = (uint32_t)((offset - (offset > 0)) >>
-                                (64 -
-                                 TABLET_BITS)); /* (first, last]: a boundary belongs to the left */
-    uint64_t width = UINT64_C(1) << (64 - TABLET_BITS);
+    uint32_t bits = engine->tablet_bits, tablet_count = UINT32_C(1) << bits;
+    /* (first, last]: a boundary belongs to the left */
+    uint32_t index = (uint32_t)((offset - (offset > 0)) >> (64 - bits));
+    uint64_t width = UINT64_C(1) << (64 - bits);
     out->first = (int64_t)((index * width) ^ (UINT64_C(1) << 63));
-    out->last = index + 1 == TABLET_COUNT ? INT64_MAX
+    out->last = index + 1 == tablet_count ? INT64_MAX
                                           : (int64_t)(((index + 1) * width) ^ (UINT64_C(1) << 63));
     out->count = 0;
     for (uint16_t dc = 0; dc < engine->dc_count; ++dc) {
         uint32_t left = factor_of(table->keyspace, dc);
         for (uint32_t i = 0; i < engine->member_count && left > 0; ++i) {
-            uint32_t node = (i + index) % engine->member_count;
+            uint32_t node = (i + index + engine->tablet_move) % engine->member_count;
             const struct node_member *member = &engine->members[node];
             if (!member->member || member->place.dc != dc)
                 continue;
-            uint64_t random = node_random_seed(cqr_load_u64(table->id), index * 64 + node);
+            uint64_t random = node_random_seed(cqr_load_u64(table->id) + engine->tablet_move, index * 64 + node);
             out->nodes[out->count] = node;
-            out->shards[out->count++] = (uint32_t)(node_random(&random) % engine->options->shards);
+            out->shards[out->count++] = (uint32_t)(node_random(&random) % member->shards);
             --left;
         }
     }
@@ -83,7 +81,7 @@ void node_tablet_put(const struct node_engine *engine, const struct node_tablet 
     }
 }
 
-uint32_t node_shard_of(const struct node_engine *engine, int64_t token)
+uint32_t node_shard_of(const struct node_engine *engine, uint32_t node, int64_t token)
 {
-    return cqr_shard_of(token, (uint16_t)engine->options->shards, NODE_IGNORE_MSB);
+    return cqr_shard_of(token, (uint16_t)engine->members[node].shards, NODE_IGNORE_MSB);
 }

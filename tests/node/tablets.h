@@ -20,7 +20,7 @@ bool node_tablet_serves(const struct node_tablet *tablet, uint32_t node, uint32_
 /* One entry of a custom payload: its key and value. */
 void node_tablet_put(const struct node_engine *engine, const struct node_tablet *tablet,
                      struct out *out);
-uint32_t node_shard_of(const struct node_engine *engine,
+uint32_t node_shard_of(const struct node_engine *engine, uint32_t node,
                        int64_t token); /* of tables without tablets */
 
 #endif

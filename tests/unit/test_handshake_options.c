@@ -64,6 +64,7 @@ START_TEST(sharding_and_extensions_of_scylla_are_taken)
 {
     config.version = PROTO_V4;
     config.scylla_metadata_id = true;
+    config.tablets_v2 = true;
     start();
     ck_assert_int_eq(
         SUPPORTED(SHARDING,
@@ -96,6 +97,7 @@ END_TEST
 START_TEST(extensions_are_asked_for_only_where_offered_and_sensible)
 {
     config.version = PROTO_V4;
+    config.tablets_v2 = true;
     start();
     ck_assert_int_eq(
         SUPPORTED({"SCYLLA_LWT_ADD_METADATA_MARK", {"LWT_OPTIMIZATION_META_BIT_MASK=0"}},

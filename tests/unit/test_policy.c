@@ -54,7 +54,7 @@ static const struct row table[] = {
     {ERROR_CONFIG, "", 0, 0, 0, {NO, NO}, {NO, NO}, {NO, NO}, {NO, NO}},
     {ERROR_ALREADY_EXISTS, "", 0, 0, 0, {NO, NO}, {NO, NO}, {NO, NO}, {NO, NO}},
     {0x4321, "", 0, 0, 0, {NO, NO}, {NO, NO}, {NO, NO}, {NO, NO}}, /* RT-07: a code that nobody knows */
-    {0xF000, "", 0, 0, 0, {NO, NO}, {NO, NO}, {NO, NO}, {NO, NO}}, /* Scylla's rate limit */
+    {0xF000, "", 0, 0, 0, {NO, NO}, {NO, NO}, {NO, NO}, {SAME, SAME}}, /* Scylla's rate limit */
 };
 enum { TABLE_SIZE = sizeof table / sizeof table[0] };
 
@@ -67,6 +67,7 @@ static struct error_body body_of(const struct row *row)
         .required = row->required,
         .data_present = row->data_present,
         .complete = true,
+        .rate_limited = row->code == 0xF000,
     };
 }
 

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CQR_WORDS_H
+#define CQR_WORDS_H
+
+/* What can be told of a statement by its words, where no server has said it. Strings, quoted names and comments are passed over.
+   Pure functions; any thread. */
+
+#include <stdbool.h>
+
+#include "serialize/cqlring_types.h"
+
+bool cqr_text_is_read(cqlring_bytes cql);        /* its first word is SELECT */
+/* An INSERT, UPDATE, DELETE or batch with a bare IF, which is a reserved word: a lightweight transaction. */
+bool cqr_text_is_conditional(cqlring_bytes cql);
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/words.h"
+
+static const char *const conditional[] = {
+    "INSERT INTO t (k) VALUES (1) IF NOT EXISTS",
+    "insert into t (k) values (?) if not exists using ttl 3",
+    "/* why */ UPDATE t SET v = 1 WHERE k = 1 IF v = 0",
+    "-- a line\nDELETE FROM t WHERE k = 1 IF EXISTS",
+    "UPDATE t SET v = 'it''s' WHERE k = 1\nIF v='x'",
+    "BEGIN BATCH INSERT INTO t (k) VALUES (1) IF NOT EXISTS; APPLY BATCH",
+    "UPDATE t SET v = $$ a $ b $$ WHERE k = 1 IF(v) = 1",
+};
+static const char *const plain[] = {
+    "",
+    "IF",
+    "INSERT INTO t (k) VALUES ('IF NOT EXISTS')",
+    "INSERT INTO t (k, \"if\") VALUES (1, 2)",
+    "UPDATE t SET v = $$ IF $$ WHERE k = 1",
+    "UPDATE t SET v = 1 -- IF v = 2",
+    "UPDATE t SET v = 1 // IF v = 2\nWHERE k = 1",
+    "UPDATE t SET v = 1 /* IF v = 2 */ WHERE k = 1",
+    "UPDATE t SET iff = 1, x_if = 2, if_ = 3 WHERE k = 1",
+    "CREATE TABLE IF NOT EXISTS t (k int PRIMARY KEY)",
+    "SELECT v FROM t WHERE k = 1",
+    "UPDATE t SET v = 'never ended IF",
+    "UPDATE t SET v = $$ IF",
+    "UPDATE t /* IF",
+};
+
+START_TEST(a_bare_if_makes_a_write_conditional)
+{
+    for (size_t i = 0; i < sizeof conditional / sizeof conditional[0]; i++)
+        ck_assert_msg(cqr_text_is_conditional(cqlring_text(conditional[i])), "%s", conditional[i]);
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+        ck_assert_msg(!cqr_text_is_conditional(cqlring_text(plain[i])), "%s", plain[i]);
+}
+END_TEST
+
+START_TEST(a_select_is_one_behind_blanks_and_comments)
+{
+    ck_assert(cqr_text_is_read(cqlring_text("SELECT * FROM t")));
+    ck_assert(cqr_text_is_read(cqlring_text("\n\t -- c\n/* INSERT */ select * FROM t")));
+    ck_assert(!cqr_text_is_read(cqlring_text("SELECTED")));
+    ck_assert(!cqr_text_is_read(cqlring_text("/* SELECT")));
+    ck_assert(!cqr_text_is_read(cqlring_text("INSERT")));
+    ck_assert(!cqr_text_is_read((cqlring_bytes){NULL, 0}));
+}
+END_TEST
+
+/* Cut anywhere, in memory of exactly that size: nothing beyond it is looked at (the sanitizers see to it). */
+START_TEST(a_text_cut_anywhere_is_read_within_its_bounds)
+{
+    const char *all = "UPDATE t /* c */ SET v = 'a''b', w = $$x$$ -- c\n WHERE \"k\" = 1 // d\n IF v = 1";
+    for (size_t size = 0; size <= strlen(all); size++) {
+        char *copy = malloc(size > 0 ? size : 1);
+        memcpy(copy, all, size);
+        cqlring_bytes cql = {copy, (int32_t)size};
+        ck_assert(cqr_text_is_conditional(cql) == (size >= strlen(all) - 6)); /* from the bare IF on */
+        ck_assert(!cqr_text_is_read(cql));
+        free(copy);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("text");
+    TCase *tcase = tcase_create("text");
+    tcase_add_test(tcase, a_bare_if_makes_a_write_conditional);
+    tcase_add_test(tcase, a_select_is_one_behind_blanks_and_comments);
+    tcase_add_test(tcase, a_text_cut_anywhere_is_read_within_its_bounds);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
