@@ -267,10 +267,31 @@ static bool lead(struct runtime_core *core)
     return atomic_compare_exchange_strong_explicit(&core->leader, &expected, 1, memory_order_acq_rel, memory_order_relaxed);
 }
 
+/* A foreign loop may sleep on the descriptor until somebody leads again: as with any sleeper the flag goes up, and then
+   everything that can bring work is looked at once more. Whoever posts from now on makes the descriptor readable. */
+static void descriptor_arm(struct runtime_core *core)
+{
+    struct lane *lane = &core->lanes[0];
+    if (atomic_load_explicit(&core->state, memory_order_acquire) == 2)
+        return;
+    int64_t next = cqr_submitter_next(lane);
+    lane->poller->call->arm(lane->poller, next == INT64_MAX ? -1 : next);
+    lane->sleep_until_us = lane->now_us; /* nobody has promised to be back then */
+    cqr_lane_away(lane);
+}
+
 /* Whoever leaves wakes the next sleeper (decision 15). */
 static void leave(struct runtime_core *core)
 {
+    /* seq_cst: cqlring_runtime_fd sets it and then tries to lead, this looks at it again when it no longer does */
+    bool watched = atomic_load_explicit(&core->watched, memory_order_seq_cst);
+    if (watched)
+        descriptor_arm(core);
     atomic_store_explicit(&core->leader, 0, memory_order_seq_cst);
+    if (!watched && atomic_load_explicit(&core->watched, memory_order_seq_cst) && lead(core)) {
+        descriptor_arm(core);
+        atomic_store_explicit(&core->leader, 0, memory_order_seq_cst);
+    }
     if (atomic_load_explicit(&core->sleepers, memory_order_seq_cst) > 0) {
         atomic_fetch_add_explicit(&core->baton, 1, memory_order_seq_cst);
         cqr_futex_wake(&core->baton, 1);
@@ -290,11 +311,12 @@ bool cqr_runtime_turn_until(struct runtime_core *core, atomic_uint *word, unsign
 {
     struct lane *lane = &core->lanes[0];
     while ((atomic_load_explicit(word, memory_order_acquire) & done_bits) == 0) {
-        int64_t now = lane->net->call->now_us(lane->net);
-        if (deadline_us != INT64_MAX && now >= deadline_us)
+        if (deadline_us != INT64_MAX && lane->net->call->now_us(lane->net) >= deadline_us)
             break;
         if (lead(core)) {
-            if (atomic_load_explicit(&core->state, memory_order_acquire) != 2 && (atomic_load_explicit(word, memory_order_acquire) & done_bits) == 0)
+            /* leaves after having asked, too: what that settled may be what somebody else sleeps for */
+            if (atomic_load_explicit(&core->state, memory_order_acquire) != 2 && (atomic_load_explicit(word, memory_order_acquire) & done_bits) == 0 &&
+                !cqr_lane_ask(lane))
                 cqr_lane_turn(lane, deadline_us == INT64_MAX ? -1 : deadline_us);
             if (lane->settled_this_turn > 0)
                 others_wake(core);
@@ -332,11 +354,6 @@ int64_t cqlring_runtime_turn(cqlring_runtime *runtime, int64_t timeout_us)
     int64_t deadline = timeout_us == 0 ? 0 : timeout_us < 0 ? -1 : cqr_deadline_us(now, timeout_us);
     cqr_lane_turn(lane, deadline);
     int64_t settled = lane->settled_this_turn;
-    if (lane->poller->call->arm != NULL) {
-        int64_t next = cqr_submitter_next(lane);
-        lane->poller->call->arm(lane->poller, next == INT64_MAX ? -1 : next);
-        lane->sleep_until_us = lane->now_us;
-    }
     leave(core);
     return settled;
 }
@@ -346,6 +363,8 @@ int cqlring_runtime_fd(cqlring_runtime *runtime)
     struct runtime_core *core = cqr_runtime_core(runtime);
     if (core == NULL || core->threads != CQLRING_THREADS_CALLER || core->fork_generation != cqr_fork_generation())
         return -1;
+    if (!atomic_exchange_explicit(&core->watched, true, memory_order_seq_cst) && lead(core))
+        leave(core); /* it is armed from now on; when somebody leads, that one does so in leaving */
     return core->lanes[0].poller->call->fd(core->lanes[0].poller);
 }
 
