@@ -87,11 +87,35 @@ static void lanes_fini(struct runtime_core *core)
         cqr_lane_fini(&core->lanes[i]);
 }
 
+/* ---- caller mode: who leads ---- */
+
+static bool lead(struct runtime_core *core)
+{
+    unsigned expected = 0;
+    return atomic_compare_exchange_strong_explicit(&core->leader, &expected, 1, memory_order_acq_rel, memory_order_relaxed);
+}
+
+/* The end: nobody else is to run turns any more. Whoever does may be asleep in the poller, and leaves when it is woken. */
+static void lead_for_good(struct runtime_core *core)
+{
+    struct lane *lane = &core->lanes[0];
+    while (!lead(core)) {
+        atomic_fetch_add_explicit(&core->sleepers, 1, memory_order_seq_cst);
+        unsigned baton = atomic_load_explicit(&core->baton, memory_order_seq_cst);
+        if (atomic_load_explicit(&core->leader, memory_order_seq_cst) != 0) {
+            lane->poller->call->wake(lane->poller);
+            cqr_futex_wait(&core->baton, baton, cqr_now_us() + 10000); /* the baton may have gone to one that leads again */
+        }
+        atomic_fetch_sub_explicit(&core->sleepers, 1, memory_order_seq_cst);
+    }
+}
+
 static void threads_stop(struct runtime_core *core)
 {
     for (uint32_t i = 0; i < core->lane_count; i++) {
         struct lane *lane = &core->lanes[i];
         if (core->threads == CQLRING_THREADS_CALLER) {
+            lead_for_good(core);
             lane->stopping = true;
             while (!cqr_lane_is_through(lane))
                 cqr_lane_turn(lane, lane->net->call->now_us(lane->net) + 10000);
@@ -242,7 +266,9 @@ static void core_destroy(struct runtime_core *core)
     }
     threads_stop(core);
     lanes_fini(core);
+    /* release: who leads from now on (acquire in lead) sees that there is nothing left to run */
     atomic_store_explicit(&core->state, 2, memory_order_release);
+    atomic_store_explicit(&core->leader, 0, memory_order_release);
     cqr_runtime_release(core);
 }
 
@@ -260,12 +286,6 @@ cqlring_status cqlring_runtime_destroy(cqlring_runtime *runtime)
 }
 
 /* ---- caller mode ---- */
-
-static bool lead(struct runtime_core *core)
-{
-    unsigned expected = 0;
-    return atomic_compare_exchange_strong_explicit(&core->leader, &expected, 1, memory_order_acq_rel, memory_order_relaxed);
-}
 
 /* A foreign loop may sleep on the descriptor until somebody leads again: as with any sleeper the flag goes up, and then
    everything that can bring work is looked at once more. Whoever posts from now on makes the descriptor readable. */
@@ -349,12 +369,18 @@ int64_t cqlring_runtime_turn(cqlring_runtime *runtime, int64_t timeout_us)
     struct lane *lane = &core->lanes[0];
     if (!lead(core))
         return 0; /* another thread runs them */
+    if (atomic_load_explicit(&core->state, memory_order_acquire) == 2) {
+        leave(core);
+        return -1;
+    }
+    cqr_runtime_retain(core); /* it may be destroyed while this thread is asleep */
     lane->settled_this_turn = 0;
     int64_t now = lane->net->call->now_us(lane->net);
     int64_t deadline = timeout_us == 0 ? 0 : timeout_us < 0 ? -1 : cqr_deadline_us(now, timeout_us);
     cqr_lane_turn(lane, deadline);
     int64_t settled = lane->settled_this_turn;
     leave(core);
+    cqr_runtime_release(core);
     return settled;
 }
 

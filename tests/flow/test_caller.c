@@ -208,6 +208,40 @@ START_TEST(sockets_are_looked_at_however_much_is_asked)
 }
 END_TEST
 
+static void *turn_for_long(void *context)
+{
+    struct flow *flow = context;
+    (void)cqlring_runtime_turn(flow->runtime, -1);
+    return NULL;
+}
+
+/* A thread that sleeps in a turn, with nothing left that could wake it, is woken, and gone before the poller is. */
+START_TEST(end_of_the_runtime_wakes_a_turn)
+{
+    struct flow flow;
+    start(&flow);
+    if (_i != 0)
+        (void)cqlring_runtime_fd(flow.runtime);
+    cqlring_future *closed = NULL;
+    flow_ok(cqlring_cluster_close(flow.cluster, 0, &closed, NULL));
+    flow_ok(ask_end(closed, NULL));
+    ask_pass(&flow, 20);
+    uint64_t sleeps = flow_stats(&flow).submitter_sleeps;
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, turn_for_long, &flow), 0);
+    while (flow_stats(&flow).submitter_sleeps == sleeps)
+        (void)poll(NULL, 0, 1);
+    cqlring_session_release(flow.session);
+    cqlring_cluster_release(flow.cluster);
+    flow_ok(cqlring_runtime_destroy(flow.runtime));
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    flow.session = NULL;
+    flow.cluster = NULL;
+    flow.runtime = NULL;
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(other_modes_have_no_descriptor)
 {
     struct flow flow;
@@ -231,6 +265,7 @@ int main(void)
     tcase_add_test(tcase, descriptor_tells_of_a_time_out_after_another_has_waited);
     tcase_add_test(tcase, time_out_does_not_come_before_the_sockets_have_been_looked_at);
     tcase_add_test(tcase, sockets_are_looked_at_however_much_is_asked);
+    tcase_add_loop_test(tcase, end_of_the_runtime_wakes_a_turn, 0, 2);
     tcase_add_test(tcase, other_modes_have_no_descriptor);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
