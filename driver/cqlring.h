@@ -75,12 +75,14 @@ typedef struct cqlring_runtime_options {
 
 CQLRING_API cqlring_status cqlring_runtime_create(const cqlring_runtime_options *options, cqlring_runtime **runtime, cqlring_error *error);
 /* Closes every cluster of it (undrained), waits for its threads and frees it. The only call that joins threads. Handles
-   that are still held stay valid memory and answer CLOSED. CQLRING_INVALID from a library thread (nothing is done). */
+   that are still held stay valid memory and answer CLOSED. Caller mode: a thread that is asleep in a turn is woken. CQLRING_INVALID
+   from a library thread (nothing is done). */
 CQLRING_API cqlring_status cqlring_runtime_destroy(cqlring_runtime *runtime);
 /* Caller mode: run both turns on this thread, waiting up to timeout_us (0 no wait, −1 until something happened) for
    something to do. Returns how many requests were settled, or −1 in another mode. */
 CQLRING_API int64_t cqlring_runtime_turn(cqlring_runtime *runtime, int64_t timeout_us);
-/* Caller mode: readable when cqlring_runtime_turn has something to do; −1 in another mode. The runtime's: do not close. */
+/* Caller mode: readable when cqlring_runtime_turn has something to do: bytes, a deadline, or what any thread has asked for
+   between two turns; a turn may make it unreadable. −1 in another mode. The runtime's: do not close. */
 CQLRING_API int cqlring_runtime_fd(cqlring_runtime *runtime);
 
 /* Counters since the runtime's start, all lanes together. Relaxed: each is exact, together they are a snapshot. */

@@ -112,7 +112,9 @@ cqlring_status cqlring_future_wait(cqlring_future *future, int64_t timeout_us, c
         if (timeout_us != 0)
             return cqr_error(error, CQLRING_INVALID, "cqlring_future_wait: a callback must not wait");
     } else if (timeout_us != 0 || is_caller_mode) {
-        int64_t deadline_us = cqr_deadline_us(future->runtime != NULL ? cqr_runtime_now_us(future->runtime) : cqr_now_us(), timeout_us < 0 ? -1 : timeout_us);
+        int64_t deadline_us = INT64_MAX;
+        if (timeout_us >= 0)
+            deadline_us = cqr_deadline_us(future->runtime != NULL ? cqr_runtime_now_us(future->runtime) : cqr_now_us(), timeout_us);
         if (is_caller_mode)
             (void)cqr_runtime_turn_until(future->runtime, &future->word, FUTURE_DONE, deadline_us);
         else

@@ -186,11 +186,50 @@ static void *reactor_run(void *context)
     }
 }
 
+static void inline_submitter_turn(struct lane *lane, int64_t now_us)
+{
+    struct lane *outer = current;
+    current = lane;
+    cqr_submitter_turn(lane, now_us);
+    current = outer;
+}
+
+void cqr_lane_away(struct lane *lane)
+{
+    if (!lane->away)
+        cqr_park_prepare(&lane->park);
+    lane->away = true;
+    if (cqr_submitter_has_input(lane) || !commands_empty(lane))
+        (void)cqr_park_wake(&lane->park);
+}
+
+static void back(struct lane *lane)
+{
+    if (lane->away)
+        cqr_park_cancel(&lane->park);
+    lane->away = false;
+}
+
+/* With a timer due the sockets come first: an answer that lies in one of them is in time. */
+bool cqr_lane_ask(struct lane *lane)
+{
+    if (lane->asked_first || cqr_inbox_is_empty(&lane->inbox))
+        return false;
+    int64_t now_us = lane->net->call->now_us(lane->net);
+    if (cqr_wheel_next(&lane->wheel) <= now_us)
+        return false;
+    back(lane);
+    lane->asked_first = true;
+    inline_submitter_turn(lane, now_us);
+    return true;
+}
+
 /* Both turns on one thread: the sleeper is the poller. */
 void cqr_lane_turn(struct lane *lane, int64_t deadline_us)
 {
-    struct net *net = lane->net;
     int64_t wait = 0;
+    back(lane);
+    lane->asked_first = false;
     cqr_park_prepare(&lane->park);
     if (!cqr_submitter_has_input(lane) && commands_empty(lane)) {
         int64_t next = cqr_submitter_next(lane);
@@ -204,10 +243,7 @@ void cqr_lane_turn(struct lane *lane, int64_t deadline_us)
     }
     cqr_reactor_turn(lane, wait);
     cqr_park_cancel(&lane->park);
-    struct lane *outer = current;
-    current = lane;
-    cqr_submitter_turn(lane, net->call->now_us(net));
-    current = outer;
+    inline_submitter_turn(lane, lane->net->call->now_us(lane->net));
 }
 
 void cqr_lane_end(struct lane *lane)

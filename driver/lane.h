@@ -100,6 +100,8 @@ struct lane {
     int64_t stamp_turn, stamp_next, stamp_end;
     uint32_t gap_rounds;             /* decision 10: expire nothing before reactor_rounds has reached this */
     bool gap;
+    bool asked_first;                /* the last turn was cqr_lane_ask's */
+    bool away;                       /* cqr_lane_away: the flag of `park` is up, or was taken down by a waker */
     bool stopping;
     atomic_bool runs_callback;       /* reserved */
     struct lane_stats stats;
@@ -133,6 +135,12 @@ cqlring_status cqr_lane_init(struct lane *lane, struct runtime_core *runtime, ui
 cqlring_status cqr_lane_start(struct lane *lane, cqlring_error *error);   /* threads, as the mode says */
 void cqr_lane_fini(struct lane *lane);                                     /* after the threads have ended */
 void cqr_lane_turn(struct lane *lane, int64_t deadline_us);               /* inline and caller: both turns; deadline −1 for ever, 0 no wait */
+/* Caller mode, before cqr_lane_turn: what has been asked goes out before the sockets are looked at, which saves a lone request
+   a look that finds nothing. False: nothing was asked, or the sockets' turn it is; every second time at most, so that they are
+   looked at however much is asked. */
+bool cqr_lane_ask(struct lane *lane);
+/* Caller mode: nobody runs turns until the poller's descriptor is readable. */
+void cqr_lane_away(struct lane *lane);
 bool cqr_lane_is_through(const struct lane *lane);
 void cqr_lane_stop(struct lane *lane);                                     /* any thread */
 void cqr_lane_end(struct lane *lane);                                      /* inline and caller: the last goodbyes */

@@ -87,11 +87,35 @@ static void lanes_fini(struct runtime_core *core)
         cqr_lane_fini(&core->lanes[i]);
 }
 
+/* ---- caller mode: who leads ---- */
+
+static bool lead(struct runtime_core *core)
+{
+    unsigned expected = 0;
+    return atomic_compare_exchange_strong_explicit(&core->leader, &expected, 1, memory_order_acq_rel, memory_order_relaxed);
+}
+
+/* The end: nobody else is to run turns any more. Whoever does may be asleep in the poller, and leaves when it is woken. */
+static void lead_for_good(struct runtime_core *core)
+{
+    struct lane *lane = &core->lanes[0];
+    while (!lead(core)) {
+        atomic_fetch_add_explicit(&core->sleepers, 1, memory_order_seq_cst);
+        unsigned baton = atomic_load_explicit(&core->baton, memory_order_seq_cst);
+        if (atomic_load_explicit(&core->leader, memory_order_seq_cst) != 0) {
+            lane->poller->call->wake(lane->poller);
+            cqr_futex_wait(&core->baton, baton, cqr_now_us() + 10000); /* the baton may have gone to one that leads again */
+        }
+        atomic_fetch_sub_explicit(&core->sleepers, 1, memory_order_seq_cst);
+    }
+}
+
 static void threads_stop(struct runtime_core *core)
 {
     for (uint32_t i = 0; i < core->lane_count; i++) {
         struct lane *lane = &core->lanes[i];
         if (core->threads == CQLRING_THREADS_CALLER) {
+            lead_for_good(core);
             lane->stopping = true;
             while (!cqr_lane_is_through(lane))
                 cqr_lane_turn(lane, lane->net->call->now_us(lane->net) + 10000);
@@ -242,7 +266,9 @@ static void core_destroy(struct runtime_core *core)
     }
     threads_stop(core);
     lanes_fini(core);
+    /* release: who leads from now on (acquire in lead) sees that there is nothing left to run */
     atomic_store_explicit(&core->state, 2, memory_order_release);
+    atomic_store_explicit(&core->leader, 0, memory_order_release);
     cqr_runtime_release(core);
 }
 
@@ -261,16 +287,31 @@ cqlring_status cqlring_runtime_destroy(cqlring_runtime *runtime)
 
 /* ---- caller mode ---- */
 
-static bool lead(struct runtime_core *core)
+/* A foreign loop may sleep on the descriptor until somebody leads again: as with any sleeper the flag goes up, and then
+   everything that can bring work is looked at once more. Whoever posts from now on makes the descriptor readable. */
+static void descriptor_arm(struct runtime_core *core)
 {
-    unsigned expected = 0;
-    return atomic_compare_exchange_strong_explicit(&core->leader, &expected, 1, memory_order_acq_rel, memory_order_relaxed);
+    struct lane *lane = &core->lanes[0];
+    if (atomic_load_explicit(&core->state, memory_order_acquire) == 2)
+        return;
+    int64_t next = cqr_submitter_next(lane);
+    lane->poller->call->arm(lane->poller, next == INT64_MAX ? -1 : next);
+    lane->sleep_until_us = lane->now_us; /* nobody has promised to be back then */
+    cqr_lane_away(lane);
 }
 
 /* Whoever leaves wakes the next sleeper (decision 15). */
 static void leave(struct runtime_core *core)
 {
+    /* seq_cst: cqlring_runtime_fd sets it and then tries to lead, this looks at it again when it no longer does */
+    bool watched = atomic_load_explicit(&core->watched, memory_order_seq_cst);
+    if (watched)
+        descriptor_arm(core);
     atomic_store_explicit(&core->leader, 0, memory_order_seq_cst);
+    if (!watched && atomic_load_explicit(&core->watched, memory_order_seq_cst) && lead(core)) {
+        descriptor_arm(core);
+        atomic_store_explicit(&core->leader, 0, memory_order_seq_cst);
+    }
     if (atomic_load_explicit(&core->sleepers, memory_order_seq_cst) > 0) {
         atomic_fetch_add_explicit(&core->baton, 1, memory_order_seq_cst);
         cqr_futex_wake(&core->baton, 1);
@@ -290,11 +331,12 @@ bool cqr_runtime_turn_until(struct runtime_core *core, atomic_uint *word, unsign
 {
     struct lane *lane = &core->lanes[0];
     while ((atomic_load_explicit(word, memory_order_acquire) & done_bits) == 0) {
-        int64_t now = lane->net->call->now_us(lane->net);
-        if (deadline_us != INT64_MAX && now >= deadline_us)
+        if (deadline_us != INT64_MAX && lane->net->call->now_us(lane->net) >= deadline_us)
             break;
         if (lead(core)) {
-            if (atomic_load_explicit(&core->state, memory_order_acquire) != 2 && (atomic_load_explicit(word, memory_order_acquire) & done_bits) == 0)
+            /* leaves after having asked, too: what that settled may be what somebody else sleeps for */
+            if (atomic_load_explicit(&core->state, memory_order_acquire) != 2 && (atomic_load_explicit(word, memory_order_acquire) & done_bits) == 0 &&
+                !cqr_lane_ask(lane))
                 cqr_lane_turn(lane, deadline_us == INT64_MAX ? -1 : deadline_us);
             if (lane->settled_this_turn > 0)
                 others_wake(core);
@@ -327,17 +369,18 @@ int64_t cqlring_runtime_turn(cqlring_runtime *runtime, int64_t timeout_us)
     struct lane *lane = &core->lanes[0];
     if (!lead(core))
         return 0; /* another thread runs them */
+    if (atomic_load_explicit(&core->state, memory_order_acquire) == 2) {
+        leave(core);
+        return -1;
+    }
+    cqr_runtime_retain(core); /* it may be destroyed while this thread is asleep */
     lane->settled_this_turn = 0;
     int64_t now = lane->net->call->now_us(lane->net);
     int64_t deadline = timeout_us == 0 ? 0 : timeout_us < 0 ? -1 : cqr_deadline_us(now, timeout_us);
     cqr_lane_turn(lane, deadline);
     int64_t settled = lane->settled_this_turn;
-    if (lane->poller->call->arm != NULL) {
-        int64_t next = cqr_submitter_next(lane);
-        lane->poller->call->arm(lane->poller, next == INT64_MAX ? -1 : next);
-        lane->sleep_until_us = lane->now_us;
-    }
     leave(core);
+    cqr_runtime_release(core);
     return settled;
 }
 
@@ -346,6 +389,8 @@ int cqlring_runtime_fd(cqlring_runtime *runtime)
     struct runtime_core *core = cqr_runtime_core(runtime);
     if (core == NULL || core->threads != CQLRING_THREADS_CALLER || core->fork_generation != cqr_fork_generation())
         return -1;
+    if (!atomic_exchange_explicit(&core->watched, true, memory_order_seq_cst) && lead(core))
+        leave(core); /* it is armed from now on; when somebody leads, that one does so in leaving */
     return core->lanes[0].poller->call->fd(core->lanes[0].poller);
 }
 

@@ -37,6 +37,7 @@ struct runtime_core {
     atomic_uint leader;                     /* 1: somebody runs the turns */
     atomic_uint sleepers;                   /* waiting threads that do not lead */
     atomic_uint baton;                      /* bumped when the leader leaves; sleepers sleep on it */
+    atomic_bool watched;                    /* cqlring_runtime_fd was called: kept readable while there is something to do */
 
     struct lane *lanes;
 };

@@ -132,7 +132,7 @@ void cqr_replica_table_fini(struct replica_table *table)
 }
 
 /* The walk around the ring, once per entry. Returns how many were found. */
-static uint8_t find_replicas(const struct replica_table *table, uint32_t at)
+static __attribute__((noinline)) void find_replicas(const struct replica_table *table, uint32_t at)
 {
     const struct topology *topology = table->topology;
     uint32_t found[REPLICAS_MAX];
@@ -144,7 +144,7 @@ static uint8_t find_replicas(const struct replica_table *table, uint32_t at)
         if (found[i] <= UINT16_MAX)
             replicas[kept++] = (uint16_t)found[i];
     }
-    return kept;
+    table->known[at] = (uint8_t)(kept + 1);
 }
 
 const uint16_t *cqr_replicas_of(struct replica_table *table, int64_t token, uint32_t *count)
@@ -154,7 +154,7 @@ const uint16_t *cqr_replicas_of(struct replica_table *table, int64_t token, uint
         return NULL;
     uint32_t at = cqr_ring_find(table->topology->ring, table->topology->ring_count, token);
     if (table->known[at] == 0)
-        table->known[at] = (uint8_t)(find_replicas(table, at) + 1);
+        find_replicas(table, at);
     *count = table->known[at] - 1u;
     return table->replicas + (size_t)at * table->width;
 }

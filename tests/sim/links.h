@@ -60,7 +60,8 @@ struct network_state {
     uint32_t link_top, link_number;
     struct place places[NODES_MAX];
     int64_t no_sockets_us;
-    bool woken, in_wait;
+    bool woken, in_wait, foreign;
+    int64_t armed_us; /* by the driver, for the foreign loop; -1 not */
     int64_t gap_us; /* to come between the two turns */
     uint32_t wakes_since_wait;
     uint64_t spin_activity;

@@ -10,6 +10,7 @@
 void network_init(struct node_cluster *nodes, const struct network_shape *shape)
 {
     memset(&sim, 0, sizeof sim);
+    sim.armed_us = -1;
     network_counts = (struct network_counts){0};
     sim.nodes = nodes;
     sim.shape = *shape;

@@ -33,6 +33,9 @@ void network_init(struct node_cluster *nodes, const struct network_shape *shape)
 void network_fini(void); /* faults when a socket was left open */
 struct net *network_net(void);
 struct poller *network_poller_create(void);
+/* A foreign loop that sleeps on cqlring_runtime_fd, which must have been called: until the descriptor is readable (true) or
+   its own time is over. Between two turns. */
+bool network_sleep(int64_t until_us);
 
 /* Things that go wrong. Links are picked by chance among those that are open; false: there was none. */
 bool network_reset(uint32_t node); /* node or NODE_ALL: RST; what was under way is lost */

@@ -56,6 +56,9 @@ void stage_nodes(struct stage *stage, const struct stage_options *options)
     cqlring_status status = cqr_runtime_create_on(&runtime, network_net(), network_poller_create,
                                                   &stage->runtime, &error);
     world_check(status == CQLRING_OK, "no runtime: %s", error.message);
+    stage->foreign = chance_percent(&stage->chance, 30);
+    if (stage->foreign)
+        (void)cqlring_runtime_fd(stage->runtime);
 }
 
 /* Wait for future: its status, the future released. */
@@ -131,6 +134,14 @@ bool stage_open(struct stage *stage, const struct stage_options *options)
 static void one_turn(struct stage *stage)
 {
     static const int64_t waits[] = {0, 1, 100, 5000, 1000000, -1};
+    if (stage->foreign && chance_percent(&stage->chance, 80)) {
+        int64_t begin_us = world.now_us;
+        if (!network_sleep(begin_us + 10000000))
+            world_check(!cqr_submitter_has_input(stage_lane(stage)),
+                        "the descriptor is not readable, and the submitter has something to do");
+        world_check(cqlring_runtime_turn(stage->runtime, 0) >= 0, "cqlring_runtime_turn refuses");
+        return;
+    }
     int64_t wait_us = waits[chance_below(&stage->chance, 6)];
     if (wait_us < 0)
         wait_us =

@@ -29,6 +29,7 @@ struct stage {
     cqlring_session *session;
     cqlring_prepared *insert, *select;
     int64_t live_before;
+    bool foreign;         /* the application has a loop of its own, which sleeps on the runtime's descriptor */
     struct chance chance; /* how the application's thread waits */
 };
 

@@ -126,6 +126,29 @@ static void on_alarm(int signal)
     (void)signal;
 }
 
+/* As a request's time-out does with the next request. */
+START_TEST(far_deadline_moves_on_and_back)
+{
+    struct poller *poller = make(_i);
+    struct poll_event events[8];
+    int fds[2], context;
+    pair(fds);
+    ck_assert_int_eq(poller->call->add(poller, fds[0], POLL_READ, &context), CQLRING_OK);
+    say(fds[1]);
+    ck_assert_int_eq(poller->call->wait(poller, events, 8, now_us() + 150000), 1);
+    hear(fds[0]);
+    const int64_t waits_us[] = {300000, 20000, 150000};
+    for (int i = 0; i < 3; ++i) {
+        int64_t deadline_us = now_us() + waits_us[i];
+        ck_assert_int_eq(poller->call->wait(poller, events, 8, deadline_us), 0);
+        ck_assert_int_ge(now_us(), deadline_us);
+    }
+    poller->call->remove(poller, fds[0]);
+    poller->call->destroy(poller);
+    (void)close(fds[0]), (void)close(fds[1]);
+}
+END_TEST
+
 START_TEST(signals_do_not_end_a_wait)
 {
     struct poller *poller = make(_i);
@@ -397,6 +420,7 @@ int main(void)
     tcase_add_loop_test(both, ready_descriptors_are_reported_until_they_are_served, 0, 2);
     tcase_add_loop_test(both, hang_up_is_readable_and_silent_for_who_wants_nothing, 0, 2);
     tcase_add_loop_test(both, deadline_ends_the_wait_and_not_before, 0, 2);
+    tcase_add_loop_test(both, far_deadline_moves_on_and_back, 0, 2);
     tcase_add_loop_test(both, signals_do_not_end_a_wait, 0, 2);
     tcase_add_loop_test(both, wake_before_the_wait_is_not_lost, 0, 2);
     tcase_add_loop_test(both, wake_from_another_thread_always_arrives, 0, 2);
