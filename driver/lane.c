@@ -184,13 +184,20 @@ static void *reactor_run(void *context)
     }
 }
 
+bool cqr_lane_has_work(struct lane *lane)
+{
+    return cqr_submitter_has_input(lane) || !commands_empty(lane);
+}
+
 /* Both turns on one thread: the sleeper is the poller. */
 void cqr_lane_turn(struct lane *lane, int64_t deadline_us)
 {
     struct net *net = lane->net;
     int64_t wait = 0;
+    if (lane->runtime->threads == CQLRING_THREADS_CALLER)
+        cqr_park_cancel(&lane->park); /* it may have been left asleep between the turns */
     cqr_park_prepare(&lane->park);
-    if (!cqr_submitter_has_input(lane) && commands_empty(lane)) {
+    if (!cqr_lane_has_work(lane)) {
         int64_t next = cqr_submitter_next(lane);
         wait = deadline_us;
         if (next <= lane->now_us)

@@ -129,6 +129,7 @@ cqlring_status cqr_lane_init(struct lane *lane, struct runtime_core *runtime, ui
 cqlring_status cqr_lane_start(struct lane *lane, cqlring_error *error);   /* threads, as the mode says */
 void cqr_lane_fini(struct lane *lane);                                     /* after the threads have ended */
 void cqr_lane_turn(struct lane *lane, int64_t deadline_us);               /* inline and caller: both turns; deadline −1 for ever, 0 no wait */
+bool cqr_lane_has_work(struct lane *lane);                                 /* for the next turn of both */
 bool cqr_lane_is_through(const struct lane *lane);
 void cqr_lane_stop(struct lane *lane);                                     /* any thread */
 void cqr_lane_end(struct lane *lane);                                      /* inline and caller: the last goodbyes */

@@ -267,9 +267,25 @@ static bool lead(struct runtime_core *core)
     return atomic_compare_exchange_strong_explicit(&core->leader, &expected, 1, memory_order_acq_rel, memory_order_relaxed);
 }
 
+/* Nobody runs the turns from here on, but somebody watches the descriptor: it is readable when there is something to do. Work that
+   is there already (a message sent from the turn itself, a command for the reactor) makes it so at once; work that is posted finds
+   the flag of a sleeper. */
+static void watched_prepare(struct lane *lane)
+{
+    cqr_park_prepare(&lane->park);
+    bool has_work = cqr_lane_has_work(lane);
+    if (has_work)
+        cqr_park_cancel(&lane->park);
+    int64_t next = cqr_submitter_next(lane);
+    lane->poller->call->arm(lane->poller, has_work ? 0 : next == INT64_MAX ? -1 : next);
+    lane->sleep_until_us = lane->now_us;
+}
+
 /* Whoever leaves wakes the next sleeper (decision 15). */
 static void leave(struct runtime_core *core)
 {
+    if (atomic_load_explicit(&core->watched, memory_order_relaxed) && core->lanes[0].poller != NULL && core->lanes[0].poller->call->arm != NULL)
+        watched_prepare(&core->lanes[0]);
     atomic_store_explicit(&core->leader, 0, memory_order_seq_cst);
     if (atomic_load_explicit(&core->sleepers, memory_order_seq_cst) > 0) {
         atomic_fetch_add_explicit(&core->baton, 1, memory_order_seq_cst);
@@ -332,11 +348,6 @@ int64_t cqlring_runtime_turn(cqlring_runtime *runtime, int64_t timeout_us)
     int64_t deadline = timeout_us == 0 ? 0 : timeout_us < 0 ? -1 : cqr_deadline_us(now, timeout_us);
     cqr_lane_turn(lane, deadline);
     int64_t settled = lane->settled_this_turn;
-    if (lane->poller->call->arm != NULL) {
-        int64_t next = cqr_submitter_next(lane);
-        lane->poller->call->arm(lane->poller, next == INT64_MAX ? -1 : next);
-        lane->sleep_until_us = lane->now_us;
-    }
     leave(core);
     return settled;
 }
@@ -346,7 +357,16 @@ int cqlring_runtime_fd(cqlring_runtime *runtime)
     struct runtime_core *core = cqr_runtime_core(runtime);
     if (core == NULL || core->threads != CQLRING_THREADS_CALLER || core->fork_generation != cqr_fork_generation())
         return -1;
-    return core->lanes[0].poller->call->fd(core->lanes[0].poller);
+    if (atomic_load_explicit(&core->state, memory_order_acquire) == 2)
+        return -1;
+    struct poller *poller = core->lanes[0].poller;
+    if (!atomic_exchange_explicit(&core->watched, true, memory_order_seq_cst)) {
+        if (lead(core))
+            leave(core);
+        else
+            poller->call->wake(poller); /* the leader may have looked at the flag already: one turn more sees to it */
+    }
+    return poller->call->fd(poller);
 }
 
 /* ---- counters ---- */

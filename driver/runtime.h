@@ -36,6 +36,7 @@ struct runtime_core {
     /* caller mode */
     atomic_uint leader;                     /* 1: somebody runs the turns */
     atomic_uint sleepers;                   /* waiting threads that do not lead */
+    atomic_bool watched;                    /* the descriptor was asked for: between the turns too it is readable when there is work */
     atomic_uint baton;                      /* bumped when the leader leaves; sleepers sleep on it */
 
     struct lane *lanes;

@@ -50,7 +50,7 @@ static void ck_assert_refused(struct flow *flow, cqlring_status expected, const 
 
 /* ---- who is believed ---- */
 
-START_TEST(both_versions_are_spoken)
+START_TEST(tl_02_both_versions_are_spoken_in_every_thread_mode)
 {
     for (int32_t version = 12; version <= 13; version++) {
         struct flow flow;
@@ -539,7 +539,7 @@ int main(void)
     Suite *suite = suite_create("tls");
     TCase *tcase = tcase_create("tls");
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, both_versions_are_spoken);
+    tcase_add_test(tcase, tl_02_both_versions_are_spoken_in_every_thread_mode);
     tcase_add_test(tcase, a_certificate_for_another_host_is_refused_unless_that_is_asked_for);
     tcase_add_test(tcase, a_certificate_of_an_unknown_ca_is_refused);
     tcase_add_test(tcase, an_expired_certificate_is_refused);
