@@ -179,6 +179,42 @@ START_TEST(tl_02_a_foreign_event_loop_drives_tls)
 }
 END_TEST
 
+/* Ten connections, one job: what is copied is what one connection copies, a reply moved only where a record tears it. */
+START_TEST(ten_nodes_take_a_bulk_job_through_tls)
+{
+    enum { NODES = 10, COUNT = 20000 };
+    struct flow flow;
+    start(&flow, "node-good");
+    tls.version_min = 13;
+    tls.server_name = "localhost"; /* the certificate is not for all ten addresses */
+    flow.node_options.nodes = NODES;
+    flow_start(&flow);
+    flow_open(&flow);
+    watch_for(&flow, watch_all_up, &flow.node_options.nodes);
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    struct flow_rows rows;
+    struct flow_sink sink;
+    flow_rows_init(&rows, COUNT, 100);
+    flow_sink_init(&sink, COUNT);
+    cqlring_stats before = flow_stats(&flow);
+    flow_ok(flow_run(&flow, insert, &rows, &sink, NULL, NULL, NULL));
+    cqlring_stats after = flow_stats(&flow);
+    ck_assert_uint_eq(sink.ok, COUNT);
+    ck_assert_uint_eq(after.connections_lost, 0);
+    ck_assert_uint_lt(after.sends - before.sends, COUNT); /* batches form for each */
+    ck_assert_uint_lt(after.copied_up_bytes - before.copied_up_bytes, (after.recv_bytes - before.recv_bytes) / 4);
+    cqlring_connection_info connections[16];
+    uint32_t count = cqlring_cluster_connections(flow.cluster, connections, 16);
+    ck_assert_uint_eq(count, NODES + 1);
+    for (uint32_t i = 0; i < count; i++)
+        ck_assert_str_eq(connections[i].tls_version, "TLS 1.3");
+    flow_rows_fini(&rows);
+    flow_sink_fini(&sink);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
 /* ---- reload ---- */
 
 static void copy(const char *from, const char *to)
@@ -473,6 +509,7 @@ int main(void)
     tcase_add_test(tcase, resumption_can_be_switched_off);
     tcase_add_test(tcase, a_server_that_cannot_bear_a_ticket_is_asked_again_at_once_without_one);
     tcase_add_loop_test(tcase, tl_02_a_foreign_event_loop_drives_tls, 0, 2);
+    tcase_add_test(tcase, ten_nodes_take_a_bulk_job_through_tls);
     tcase_add_test(tcase, new_certificates_are_used_by_the_next_connections);
     tcase_add_test(tcase, without_a_reload_the_old_certificate_goes_on_being_refused);
     tcase_add_test(tcase, files_that_cannot_be_used_change_nothing);
