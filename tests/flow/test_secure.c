@@ -456,6 +456,32 @@ START_TEST(an_authenticator_and_a_password_are_not_given_together)
 }
 END_TEST
 
+/* It opens with the first node; the others are still asking who we are when it is closed. */
+START_TEST(a_session_closed_in_the_middle_of_a_startup_is_not_looked_at_again)
+{
+    struct flow flow;
+    start(&flow, NULL);
+    flow.node_options.nodes = 8;
+    flow.node_options.user = "ann";
+    flow.node_options.password = "secret-word";
+    flow.options.authenticator = &authenticator;
+    seen = (struct exchange){.refuse_at = -1, .believe = true, .password = "secret-word"};
+    flow_start(&flow);
+    flow_ok(cqlring_runtime_create(&flow.runtime_options, &flow.runtime, NULL));
+    flow.options.contact_points = node_address(flow.node, 0);
+    flow.options.port = node_port(flow.node, 0);
+    flow_ok(cqlring_cluster_open_sync(flow.runtime, &flow.options, &flow.cluster, NULL));
+    cqlring_session_options options = {.struct_size = sizeof options, .keyspace = "ks"};
+    for (int i = 0; i < 100; i++) {
+        cqlring_session *session = NULL;
+        flow_ok(cqlring_session_open_sync(flow.cluster, &options, &session, NULL));
+        cqlring_session_release(session);
+    }
+    watch_pass(&flow, 30);
+    flow_close(&flow);
+}
+END_TEST
+
 /* ---- all options as text ---- */
 
 START_TEST(the_options_are_told_and_no_secret_among_them)
@@ -517,6 +543,7 @@ int main(void)
     tcase_add_test(tcase, an_authenticator_may_refuse_and_says_why);
     tcase_add_test(tcase, a_server_that_is_not_believed_is_given_up);
     tcase_add_test(tcase, an_authenticator_and_a_password_are_not_given_together);
+    tcase_add_test(tcase, a_session_closed_in_the_middle_of_a_startup_is_not_looked_at_again);
     tcase_add_test(tcase, the_options_are_told_and_no_secret_among_them);
     suite_add_tcase(suite, tcase);
     int failed = flow_main(suite);
