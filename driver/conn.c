@@ -23,6 +23,8 @@ struct conn *cqr_conn_create(struct lane *lane, struct pool_link *home, const st
     conn->tls = cqr_cluster_tls(request->cluster);
     conn->said = *request->config;
     conn->config = &conn->said;
+    snprintf(conn->keyspace, sizeof conn->keyspace, "%.*s", request->config->keyspace.size, request->config->keyspace.size > 0 ? (const char *)request->config->keyspace.data : "");
+    conn->said.keyspace = cqlring_text(conn->keyspace);
     conn->frame_size_max = request->frame_size_max;
     conn->ports = request->ports;
     conn->cluster = cqr_cluster_retain(request->cluster);

@@ -150,6 +150,7 @@ struct conn {
     struct tls_context *tls;         /* a reference; NULL: none */
     const struct handshake_config *config; /* the reader's copy of what to say lives in `said` */
     struct handshake_config said;
+    char keyspace[64];               /* what `said` names: the pool may be gone before the startup is through */
     uint32_t slot_count;
     uint32_t frame_size_max;
     struct conn_record *record;      /* the submitter's, from UP to DOWN; NULL: none */

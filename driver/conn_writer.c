@@ -491,8 +491,7 @@ static inline __attribute__((always_inline)) void put_done(struct conn *conn, st
 
     if (block->fill - writer->open_from >= FLUSH_SIZE)
         cqr_writer_flush(conn);
-    else
-        cqr_writer_touch(conn);
+    cqr_writer_touch(conn); /* to send the rest, and to publish its numbers */
 }
 
 enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, int64_t now_us)

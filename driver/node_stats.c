@@ -62,7 +62,6 @@ void cqr_latency_write(struct conn *conn)
     if (count == 0 || stats == NULL)
         return;
     cqr_count(&stats->latency[cqr_latency_bucket(us)], count);
-    cqr_count(&stats->latency_count, count);
     cqr_count(&stats->latency_sum_us, (uint64_t)us * count);
     if (us > atomic_load_explicit(&stats->latency_max_us, memory_order_relaxed))
         atomic_store_explicit(&stats->latency_max_us, us, memory_order_relaxed);
@@ -93,8 +92,10 @@ static void publish(struct conn *conn, uint32_t in_flight, uint64_t orphans, uin
         return;
     if (stats != NULL) {
         cqr_count(&stats->in_flight, (uint64_t)in_flight - writer->inflight_published);
-        move(&stats->orphans, &writer->orphans_published, orphans);
-        move(&stats->queued_bytes, &writer->queued_published, queued);
+        if (orphans != writer->orphans_published || queued != writer->queued_published) {
+            move(&stats->orphans, &writer->orphans_published, orphans);
+            move(&stats->queued_bytes, &writer->queued_published, queued);
+        }
     }
     if (in_flight != writer->inflight_published)
         atomic_fetch_add_explicit(&node->in_flight, in_flight - writer->inflight_published, memory_order_relaxed);
@@ -195,6 +196,14 @@ static uint32_t quantile(const struct node_stats *stats, uint64_t count, uint32_
     return (uint32_t)max;
 }
 
+static uint64_t latency_count(const struct node_stats *stats)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < LATENCY_BUCKETS; i++)
+        count += value(&stats->latency[i]);
+    return count;
+}
+
 static void stats_read(const struct cqlring_node *node, const struct node_stats *stats, cqlring_node_stats *out)
 {
     *out = (cqlring_node_stats){.node = node,
@@ -210,7 +219,7 @@ static void stats_read(const struct cqlring_node *node, const struct node_stats 
                                 .send_bytes = value(&stats->send_bytes),
                                 .recvs = value(&stats->recvs),
                                 .recv_bytes = value(&stats->recv_bytes),
-                                .replies = value(&stats->latency_count),
+                                .replies = latency_count(stats),
                                 .latency_sum_us = value(&stats->latency_sum_us),
                                 .latency_max_us = (uint32_t)value(&stats->latency_max_us)};
     for (uint32_t i = 0; i < 16; i++)

@@ -24,7 +24,7 @@ struct node_stats {
     counter requests, sends, send_bytes, retries;
     counter errors[16];               /* attempts that failed, by status */
     counter server_errors[SERVER_ERRORS]; /* of those with SERVER, by kind */
-    counter latency_count, latency_sum_us, latency_max_us;
+    counter latency_sum_us, latency_max_us;
     counter latency[LATENCY_BUCKETS];
     /* the reactor's */
     _Alignas(64) counter recvs, recv_bytes;

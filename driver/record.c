@@ -32,7 +32,7 @@ void cqr_record_open(struct conn *conn)
     cqlring_connection_info *info = &record->info;
     info->node = conn->node;
     snprintf(info->address, sizeof info->address, "%s", conn->text);
-    snprintf(info->keyspace, sizeof info->keyspace, "%.*s", conn->said.keyspace.size, conn->said.keyspace.size > 0 ? (const char *)conn->said.keyspace.data : "");
+    snprintf(info->keyspace, sizeof info->keyspace, "%s", conn->keyspace);
     info->lane = conn->lane->index;
     info->shard = conn->shard.shard_count > 0 ? conn->shard.shard : -1;
     info->shard_count = conn->shard.shard_count;

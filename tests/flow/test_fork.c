@@ -127,6 +127,15 @@ static int use_what_is_the_parents(const struct held *held)
     cqlring_runtime_stats(flow->runtime, &stats);
     const cqlring_node *node;
     (void)cqlring_cluster_nodes(flow->cluster, &node, 1);
+    cqlring_node_stats node_stats;
+    cqlring_connection_info connection;
+    static char text[1 << 16];
+    if (cqlring_cluster_stats(flow->cluster, &node_stats, 1) != 0 || cqlring_cluster_connections(flow->cluster, &connection, 1) != 0 || stats.requests_settled != 0)
+        return 34;
+    if (cqlring_metrics_text(flow->runtime, text, sizeof text) == 0 || strstr(text, "node_") != NULL || cqlring_cluster_options_text(flow->cluster, text, sizeof text) == 0)
+        return 35;
+    if (!says_forked(cqlring_cluster_reload_tls(flow->cluster, NULL, &error), &error))
+        return 36;
     if (cqlring_result_row_count(held->result) != 1) /* plain memory stays readable */
         return 33;
     cqlring_queue_close(held->queue);

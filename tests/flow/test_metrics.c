@@ -207,6 +207,49 @@ START_TEST(a_node_that_goes_leaves_nothing_in_flight_and_counts_on_when_it_is_ba
 }
 END_TEST
 
+static bool is_queued(struct flow *flow, void *unused)
+{
+    (void)unused;
+    cqlring_node_stats stats;
+    return stats_read(flow, &stats, 1) == 1 && stats.queued_bytes > 100000;
+}
+
+static bool is_through(struct flow *flow, void *unused)
+{
+    (void)unused;
+    cqlring_node_stats stats;
+    return stats_read(flow, &stats, 1) == 1 && stats.queued_bytes == 0 && stats.in_flight == 0;
+}
+
+START_TEST(what_a_node_does_not_take_is_told_as_queued)
+{
+    struct flow flow;
+    flow_init(&flow);
+    flow.options.suspect_after_us = -1;
+    flow.options.heartbeat_us = -1;
+    flow_start(&flow);
+    flow_open(&flow);
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    struct flow_rows rows;
+    struct flow_sink sink;
+    flow_rows_init(&rows, 200, 200000); /* 40 MB: more than sockets buffer */
+    flow_sink_init(&sink, 200);
+    node_freeze(flow.node, 0, -1);
+    cqlring_execution how = {.struct_size = sizeof how, .timeout_us = -1};
+    cqlring_job_options options = {.struct_size = sizeof options, .bytes_max = 64 << 20, .execution = &how};
+    cqlring_future *job = flow_job(&flow, insert, &rows, &sink, &options);
+    watch_for(&flow, is_queued, NULL);
+    node_freeze(flow.node, 0, 0);
+    flow_ok(ask_end(job, NULL));
+    watch_for(&flow, is_through, NULL);
+    ck_assert_uint_eq(sink.ok, 200);
+    flow_rows_fini(&rows);
+    flow_sink_fini(&sink);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(the_text_is_openmetrics_and_says_what_the_structs_say)
 {
     struct flow flow;
@@ -359,6 +402,7 @@ int main(void)
     tcase_add_test(tcase, latencies_are_those_of_the_server);
     tcase_add_test(tcase, errors_retries_and_orphans_are_told_apart);
     tcase_add_test(tcase, a_node_that_goes_leaves_nothing_in_flight_and_counts_on_when_it_is_back);
+    tcase_add_test(tcase, what_a_node_does_not_take_is_told_as_queued);
     tcase_add_test(tcase, the_text_is_openmetrics_and_says_what_the_structs_say);
     tcase_add_test(tcase, a_buffer_that_is_too_small_gets_the_beginning_and_the_length);
     tcase_add_test(tcase, mt_02_numbers_can_be_read_at_every_stage);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "flow.h"
+#include "secure.h"
 #include "serialize/mem.h"
 
 /* ctest: timeout=240 */
@@ -285,12 +286,78 @@ START_TEST(each_public_call_survives_every_allocation_failing_in_turn)
 }
 END_TEST
 
+/* ---- a secured cluster that is watched ---- */
+
+static void on_node(const cqlring_node *node, cqlring_node_event event, void *context)
+{
+    (void)node, (void)event, (void)context;
+}
+
+static bool translate(const cqlring_node_info *node, char *address, size_t size, void *context)
+{
+    (void)context;
+    snprintf(address, size, "%s", node->address);
+    return true;
+}
+
+static int32_t respond(const cqlring_auth_exchange *exchange, uint8_t *token, uint32_t capacity, cqlring_error *error, void *context)
+{
+    (void)exchange, (void)error, (void)context;
+    return snprintf((char *)token, capacity, "%cann%cword", 0, 0);
+}
+
+static bool step_reload(struct flow *flow, cqlring_error *error)
+{
+    return cqlring_cluster_reload_tls(flow->cluster, NULL, error) == CQLRING_OK && cqlring_cluster_reload_tls(flow->cluster, flow->options.tls, error) == CQLRING_OK;
+}
+
+static bool step_look(struct flow *flow, cqlring_error *error)
+{
+    (void)error;
+    cqlring_node_stats stats[4];
+    cqlring_connection_info connections[8];
+    static char text[1 << 16];
+    return cqlring_cluster_stats(flow->cluster, stats, 4) > 0 && cqlring_cluster_connections(flow->cluster, connections, 8) > 0 &&
+           cqlring_metrics_text(flow->runtime, text, sizeof text) > 0 && cqlring_cluster_options_text(flow->cluster, text, sizeof text) > 0;
+}
+
+START_TEST(a_secured_and_watched_cluster_survives_every_allocation_failing_in_turn)
+{
+    struct flow flow;
+    cqlring_tls_options tls;
+    cqlring_authenticator authenticator = {.struct_size = sizeof authenticator, .respond = respond};
+    flow_init(&flow);
+    secure_flow(&flow, "node-good", &tls);
+    tls.key_password = "not needed";
+    tls.server_name = "localhost";
+    flow.node_options.nodes = 2;
+    flow.node_options.user = "ann";
+    flow.node_options.password = "word";
+    flow.options.authenticator = &authenticator;
+    flow.options.on_node = on_node;
+    flow.options.translate_address = translate;
+    flow.options.reconnect_min_us = 1000;
+    flow.options.reconnect_max_us = 5000;
+    flow_start(&flow);
+    flow_open(&flow);
+    sweep(&flow, "cluster_open and session_open, secured", step_open);
+    sweep(&flow, "reload_tls", step_reload);
+    sweep(&flow, "stats, connections, texts", step_look);
+    flow_close(&flow);
+}
+END_TEST
+
 int main(void)
 {
+    if (!secure_make())
+        return 1;
     Suite *suite = suite_create("nomem");
     TCase *tcase = tcase_create("nomem");
     tcase_set_timeout(tcase, 200);
     tcase_add_test(tcase, each_public_call_survives_every_allocation_failing_in_turn);
+    tcase_add_test(tcase, a_secured_and_watched_cluster_survives_every_allocation_failing_in_turn);
     suite_add_tcase(suite, tcase);
-    return flow_main(suite);
+    int failed = flow_main(suite);
+    secure_remove();
+    return failed;
 }

@@ -242,6 +242,30 @@ START_TEST(a_server_that_is_silent_or_speaks_something_else_is_told)
 }
 END_TEST
 
+START_TEST(a_unix_socket_and_an_ipv6_address_are_probed_too)
+{
+    struct flow flow;
+    char path[64], message[200];
+    flow_init(&flow);
+    flow_start(&flow);
+    snprintf(path, sizeof path, "/tmp/cqlring-probe-%ld", (long)getpid());
+    struct relay *relay = relay_start(path, node_address(flow.node, 0), node_port(flow.node, 0));
+    ends(probe("", "%s", path), GOOD);
+    says(path);
+    relay_stop(relay);
+    flow_close(&flow);
+
+    flow_init(&flow);
+    flow.node_options.address = "::1";
+    flow.node = node_cluster_start(&flow.node_options, message, sizeof message);
+    if (flow.node != NULL) { /* else there is no IPv6 here */
+        ends(probe("", "'[::1]:%u'", node_port(flow.node, 0)), GOOD);
+        says("[::1]:");
+    }
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(wrong_usage_is_told)
 {
     ends(probe("", " "), USAGE);
@@ -281,6 +305,7 @@ int main(void)
     tcase_add_test(tcase, credentials_come_from_a_file_or_the_environment_and_are_never_shown);
     tcase_add_test(tcase, the_state_of_tls_is_told);
     tcase_add_test(tcase, a_server_that_is_silent_or_speaks_something_else_is_told);
+    tcase_add_test(tcase, a_unix_socket_and_an_ipv6_address_are_probed_too);
     tcase_add_test(tcase, wrong_usage_is_told);
     suite_add_tcase(suite, tcase);
     int failed = flow_main(suite);

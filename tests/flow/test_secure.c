@@ -3,6 +3,8 @@
 /* What operators of secured clusters need: sessions that are resumed, certificates that are changed while it runs, authenticators
    of their own, and an account of all options that gives no secret away. */
 
+#include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,6 +110,108 @@ START_TEST(a_server_that_cannot_bear_a_ticket_is_asked_again_at_once_without_one
         ck_assert_uint_eq(counters.connections, 3); /* control's, the one with the ticket, and the one without */
         flow_close(&flow);
     }
+}
+END_TEST
+
+struct elsewhere {
+    const cqlring_request *request;
+    cqlring_future **future;
+    atomic_bool ready;
+};
+
+static void is_ready(cqlring_future *future, void *context)
+{
+    (void)future;
+    struct elsewhere *elsewhere = context;
+    atomic_store(&elsewhere->ready, true);
+}
+
+static void *execute_elsewhere(void *context)
+{
+    struct elsewhere *elsewhere = context;
+    flow_ok(cqlring_execute(elsewhere->request, elsewhere->future, NULL));
+    flow_ok(cqlring_future_on_ready(*elsewhere->future, is_ready, elsewhere));
+    return NULL;
+}
+
+/* TL-02: an event loop of the application's, which only has a descriptor to watch; requests come from its thread and another. */
+START_TEST(tl_02_a_foreign_event_loop_drives_tls)
+{
+    struct flow flow;
+    start(&flow, _i == 0 ? NULL : "node-good");
+    if (flow.threads != CQLRING_THREADS_CALLER) {
+        flow_close(&flow);
+        return;
+    }
+    flow_start(&flow);
+    flow_ok(cqlring_runtime_create(&flow.runtime_options, &flow.runtime, NULL));
+    flow.options.contact_points = node_address(flow.node, 0);
+    flow.options.port = node_port(flow.node, 0);
+    cqlring_future *steps[4] = {NULL};
+    struct pollfd loop = {.fd = cqlring_runtime_fd(flow.runtime), .events = POLLIN};
+    cqlring_request request = {.cql = cqlring_text("INSERT INTO ks.t (k, v) VALUES (1, 0x01)")};
+    for (int step = 0; step < 4; step++) {
+        pthread_t thread;
+        struct elsewhere elsewhere = {.request = &request, .future = &steps[3]};
+        if (step == 0)
+            flow_ok(cqlring_cluster_open(flow.runtime, &flow.options, &steps[0], NULL));
+        else if (step == 1)
+            flow_ok(cqlring_session_open(flow.cluster, NULL, &steps[1], NULL));
+        else if (step == 2)
+            flow_ok(cqlring_execute(&request, &steps[2], NULL));
+        else
+            ck_assert_int_eq(pthread_create(&thread, NULL, execute_elsewhere, &elsewhere), 0);
+        while (step < 3 ? !cqlring_future_ready(steps[step]) : !elsewhere.ready) {
+            ck_assert_int_eq(poll(&loop, 1, 20000), 1); /* it never hangs until some time-out */
+            cqlring_runtime_turn(flow.runtime, 0);
+        }
+        if (step == 3)
+            pthread_join(thread, NULL);
+        flow_ok(cqlring_future_wait(steps[step], 0, NULL));
+        if (step == 0)
+            flow.cluster = cqlring_future_cluster(steps[0]);
+        if (step == 1)
+            request.session = flow.session = cqlring_future_session(steps[1]);
+    }
+    for (int step = 0; step < 4; step++)
+        cqlring_future_release(steps[step]);
+    flow_close(&flow);
+}
+END_TEST
+
+/* Ten connections, one job: what is copied is what one connection copies, a reply moved only where a record tears it. */
+START_TEST(ten_nodes_take_a_bulk_job_through_tls)
+{
+    enum { NODES = 10, COUNT = 20000 };
+    struct flow flow;
+    start(&flow, "node-good");
+    tls.version_min = 13;
+    tls.server_name = "localhost"; /* the certificate is not for all ten addresses */
+    flow.node_options.nodes = NODES;
+    flow_start(&flow);
+    flow_open(&flow);
+    watch_for(&flow, watch_all_up, &flow.node_options.nodes);
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    struct flow_rows rows;
+    struct flow_sink sink;
+    flow_rows_init(&rows, COUNT, 100);
+    flow_sink_init(&sink, COUNT);
+    cqlring_stats before = flow_stats(&flow);
+    flow_ok(flow_run(&flow, insert, &rows, &sink, NULL, NULL, NULL));
+    cqlring_stats after = flow_stats(&flow);
+    ck_assert_uint_eq(sink.ok, COUNT);
+    ck_assert_uint_eq(after.connections_lost, 0);
+    ck_assert_uint_lt(after.sends - before.sends, COUNT); /* batches form for each */
+    ck_assert_uint_lt(after.copied_up_bytes - before.copied_up_bytes, (after.recv_bytes - before.recv_bytes) / 4);
+    cqlring_connection_info connections[16];
+    uint32_t count = cqlring_cluster_connections(flow.cluster, connections, 16);
+    ck_assert_uint_eq(count, NODES + 1);
+    for (uint32_t i = 0; i < count; i++)
+        ck_assert_str_eq(connections[i].tls_version, "TLS 1.3");
+    flow_rows_fini(&rows);
+    flow_sink_fini(&sink);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
 }
 END_TEST
 
@@ -352,6 +456,32 @@ START_TEST(an_authenticator_and_a_password_are_not_given_together)
 }
 END_TEST
 
+/* It opens with the first node; the others are still asking who we are when it is closed. */
+START_TEST(a_session_closed_in_the_middle_of_a_startup_is_not_looked_at_again)
+{
+    struct flow flow;
+    start(&flow, NULL);
+    flow.node_options.nodes = 8;
+    flow.node_options.user = "ann";
+    flow.node_options.password = "secret-word";
+    flow.options.authenticator = &authenticator;
+    seen = (struct exchange){.refuse_at = -1, .believe = true, .password = "secret-word"};
+    flow_start(&flow);
+    flow_ok(cqlring_runtime_create(&flow.runtime_options, &flow.runtime, NULL));
+    flow.options.contact_points = node_address(flow.node, 0);
+    flow.options.port = node_port(flow.node, 0);
+    flow_ok(cqlring_cluster_open_sync(flow.runtime, &flow.options, &flow.cluster, NULL));
+    cqlring_session_options options = {.struct_size = sizeof options, .keyspace = "ks"};
+    for (int i = 0; i < 100; i++) {
+        cqlring_session *session = NULL;
+        flow_ok(cqlring_session_open_sync(flow.cluster, &options, &session, NULL));
+        cqlring_session_release(session);
+    }
+    watch_pass(&flow, 30);
+    flow_close(&flow);
+}
+END_TEST
+
 /* ---- all options as text ---- */
 
 START_TEST(the_options_are_told_and_no_secret_among_them)
@@ -404,6 +534,8 @@ int main(void)
     tcase_add_test(tcase, a_connection_that_comes_back_resumes_its_session);
     tcase_add_test(tcase, resumption_can_be_switched_off);
     tcase_add_test(tcase, a_server_that_cannot_bear_a_ticket_is_asked_again_at_once_without_one);
+    tcase_add_loop_test(tcase, tl_02_a_foreign_event_loop_drives_tls, 0, 2);
+    tcase_add_test(tcase, ten_nodes_take_a_bulk_job_through_tls);
     tcase_add_test(tcase, new_certificates_are_used_by_the_next_connections);
     tcase_add_test(tcase, without_a_reload_the_old_certificate_goes_on_being_refused);
     tcase_add_test(tcase, files_that_cannot_be_used_change_nothing);
@@ -411,6 +543,7 @@ int main(void)
     tcase_add_test(tcase, an_authenticator_may_refuse_and_says_why);
     tcase_add_test(tcase, a_server_that_is_not_believed_is_given_up);
     tcase_add_test(tcase, an_authenticator_and_a_password_are_not_given_together);
+    tcase_add_test(tcase, a_session_closed_in_the_middle_of_a_startup_is_not_looked_at_again);
     tcase_add_test(tcase, the_options_are_told_and_no_secret_among_them);
     suite_add_tcase(suite, tcase);
     int failed = flow_main(suite);
