@@ -730,7 +730,8 @@ typedef enum cqlring_schema_part {
     CQLRING_SCHEMA_FUNCTION = 5   /* or aggregate: all of that name */
 } cqlring_schema_part;
 /* The CQL that makes this part of a schema again, statements ended by ";\n", NUL-terminated and cut to capacity bytes (text may
-   be NULL when that is 0). Returns the size of the whole without the NUL; 0: there is no such thing. */
+   be NULL when that is 0). Returns the size of the whole without the NUL; 0: there is no such thing. Not in it: masks of
+   columns, triggers, dropped columns, and what ScyllaDB keeps in scylla_tables. */
 CQLRING_API size_t cqlring_schema_text(const cqlring_schema *schema, cqlring_schema_part part, const char *keyspace, const char *name, char *text, size_t capacity);
 
 #ifdef __cplusplus

@@ -154,6 +154,29 @@ START_TEST(a_close_ends_the_looking)
 }
 END_TEST
 
+/* More than the control connection takes at once. */
+START_TEST(many_traces_at_once_find_room_one_after_the_other)
+{
+    enum { COUNT = 300 };
+    struct flow flow;
+    up(&flow);
+    uint8_t id[16];
+    static cqlring_future *futures[COUNT];
+    trace_id(&flow, id);
+    for (int i = 0; i < COUNT; i++)
+        flow_ok(cqlring_trace_fetch(flow.cluster, id, &futures[i], NULL));
+    int found = 0;
+    for (int i = 0; i < COUNT; i++) {
+        cqlring_status status = ask_end(futures[i], NULL);
+        found += status == CQLRING_OK;
+        ck_assert(status == CQLRING_OK || status == CQLRING_TIMEOUT); /* of a machine that is slow */
+    }
+    ck_assert_int_gt(found, 64);
+    ck_assert_uint_eq(flow_stats(&flow).connections_lost, 0);
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(warnings_are_logged_and_a_flood_of_them_is_not)
 {
     struct flow flow;
@@ -181,6 +204,7 @@ int main(void)
     tcase_add_test(tcase, what_was_never_traced_is_given_up);
     tcase_add_test(tcase, a_server_that_refuses_is_believed);
     tcase_add_test(tcase, a_close_ends_the_looking);
+    tcase_add_test(tcase, many_traces_at_once_find_room_one_after_the_other);
     tcase_add_test(tcase, warnings_are_logged_and_a_flood_of_them_is_not);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);

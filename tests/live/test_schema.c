@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <threads.h>
 
 /* The schema of a keyspace as CQL: dropped and made again from it, it reads the same. And what waits for agreement says that it was
    reached. See live.h for how to run it. */
@@ -126,6 +127,25 @@ static void all_is_there(cqlring_cluster *cluster)
     live_end();
 }
 
+/* Events bring it up to date, some seconds later. */
+static void kept_up_to_date(cqlring_cluster *cluster, cqlring_session *session)
+{
+    live_begin("a change is in a later snapshot by itself");
+    bool there = false;
+    if (live_run(session, "ALTER TABLE cqlring_live.plain ADD later frozen<before_it>"))
+        for (int i = 0; i < 300 && !there; i++) {
+            cqlring_schema *schema = cqlring_schema_get(cluster);
+            const cqlring_schema_table *table = cqlring_schema_find_table(schema, "cqlring_live", "plain");
+            for (uint32_t j = 0; table != NULL && j < table->column_count; j++)
+                there = there || (strcmp(table->columns[j]->name, "later") == 0 && table->columns[j]->type != NULL);
+            cqlring_schema_release(schema);
+            if (!there)
+                thrd_sleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        }
+    live_check(there, "the new column");
+    live_end();
+}
+
 static void agreement(cqlring_cluster *cluster, cqlring_session *session)
 {
     live_begin("a change of the schema is agreed on");
@@ -162,6 +182,7 @@ int main(void)
     if (opened) {
         round_trip(cluster, session);
         all_is_there(cluster);
+        kept_up_to_date(cluster, session);
         agreement(cluster, session);
         live_drop(session);
     }
