@@ -10,6 +10,7 @@
 
 #include "ask.h"
 #include "cql/token.h"
+#include "serialize/mem.h"
 #include "watch.h"
 
 static const cqlring_speculation soon = {.struct_size = sizeof soon, .max = 1, .delay_us = 10000};
@@ -542,6 +543,30 @@ START_TEST(a_sessions_default_may_be_taken_back_by_a_request)
 }
 END_TEST
 
+/* The first race of a lane takes an allocation, and so does the first percentile: without it there is none, and the request waits. */
+START_TEST(without_memory_a_request_just_waits)
+{
+    static const cqlring_speculation tail = {.struct_size = sizeof tail, .max = 1, .percentile = 90, .delay_us = 1000};
+    uint32_t succeeded = 0;
+    for (uint64_t n = 1; n <= 8; n++) {
+        struct stage stage;
+        stage_open(&stage, 3);
+        if (n % 2 == 0)
+            stage.how.speculation = &tail;
+        fault(&stage, "first", "late:opcode=EXECUTE,delay_us=60000,times=1");
+        cqlring_bytes values[] = {row_1(), {"x", 1}};
+        cqlring_error error;
+        cqr_mem_fail_at(n, 0);
+        cqlring_status status = ask_prepared(&stage.flow, stage.insert, values, 2, &stage.how, NULL, &error);
+        cqr_mem_fail_at(0, 0);
+        ck_assert_msg(status == CQLRING_OK || status == CQLRING_NO_MEMORY, "allocation %lu: %s", (unsigned long)n, cqlring_status_name(status));
+        succeeded += status == CQLRING_OK;
+        stage_close(&stage);
+    }
+    ck_assert_uint_gt(succeeded, 3);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("speculate");
@@ -564,6 +589,7 @@ int main(void)
     tcase_add_test(tcase, with_one_node_there_is_nobody_else_to_ask);
     tcase_add_test(tcase, a_percentile_follows_what_was_measured);
     tcase_add_test(tcase, reads_with_pages_race_page_by_page);
+    tcase_add_test(tcase, without_memory_a_request_just_waits);
     tcase_add_test(tcase, sp_05_what_cannot_be_is_refused_with_the_reason);
     tcase_add_test(tcase, a_sessions_default_may_be_taken_back_by_a_request);
     suite_add_tcase(suite, tcase);
