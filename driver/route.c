@@ -92,17 +92,14 @@ static struct conn *only_live(const struct op *op, const struct pool *pool, cons
 enum { SLOW_WAITING = 10 };
 
 /* Many wait on it and it says nothing: it collects, swaps, or its network does not deliver. Not yet suspect, but the others come
-   first. A look at one counter for the usual, which has answered lately. */
+   first. */
 static bool is_slow(const struct lane *lane, const struct conn *conn)
 {
     const struct conn_writer *writer = &conn->writer;
     if (lane->now_us < writer->rest_until_us)
         return true; /* it said that it is overloaded */
-    if (writer->in_flight < SLOW_WAITING)
-        return false;
-    int64_t since = writer->received_us > writer->waiting_since_us ? writer->received_us : writer->waiting_since_us;
-    int64_t after = conn->home->pool->cluster->policy.slow_after_us;
-    return after >= 0 && lane->now_us - since >= after;
+    return lane->now_us - writer->received_us >= writer->slow_after_us && writer->in_flight >= SLOW_WAITING &&
+           lane->now_us - writer->waiting_since_us >= writer->slow_after_us;
 }
 
 /* Another live replica that answers, else the slow one after all. */
@@ -142,7 +139,7 @@ struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limi
     struct conn *best = NULL;
     if (op->body != NULL && op->body->common != 0 && op->body->common <= pool->link_count && may_take(op, limit, pool->links[op->body->common - 1]))
         return pool->links[op->body->common - 1]->conn;
-    if (pool->cluster->policy.routes && cqr_policy_route(lane, pool, op, limit, replicas, count, any_up, &best))
+    if (pool->routes_by_policy && cqr_policy_route(lane, pool, op, limit, replicas, count, any_up, &best))
         return best;
     uint32_t live = 0;
     for (uint32_t i = 0; i < count; i++) {

@@ -96,6 +96,7 @@ struct pool {
     uint32_t link_count;
     uint32_t up_count, connecting_count;
     uint32_t turn;                      /* round robin */
+    bool routes_by_policy;              /* policy_nodes.h */
     struct session_opening *opening;    /* sessions that wait for the first connection */
     struct replica_table *tables[8];    /* per keyspace, made when asked for */
     uint32_t table_count;
