@@ -112,6 +112,7 @@ struct conn_writer {
     uint64_t orphans_published, queued_published;
     bool counted;                    /* in node->connections */
     uint8_t rests;                   /* times in a row that it was overloaded */
+    int64_t slow_after_us;           /* of silence; INT64_MAX never */
     int64_t rest_until_us;           /* it said so: where another node can, that one takes the request; policy_retry.h */
 };
 

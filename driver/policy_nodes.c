@@ -63,7 +63,7 @@ cqlring_status cqr_node_policy_init(struct node_policy *policy, const cqlring_cl
         return cqr_error(error, CQLRING_INVALID, "cluster options: local_rack \"%s\" needs local_datacenter: racks of the same name may be in others", options->local_rack);
     policy->remote_max = options->remote_nodes_max;
     policy->remote_local = options->remote_local_consistency == CQLRING_YES;
-    policy->slow_after_us = options->slow_after_us != 0 ? options->slow_after_us : SLOW_AFTER_US;
+    policy->slow_after_us = options->slow_after_us == 0 ? SLOW_AFTER_US : options->slow_after_us < 0 ? INT64_MAX : options->slow_after_us;
     policy->filter = options->node_filter;
     policy->filter_context = options->node_filter_context;
     policy->plan = options->plan;

@@ -23,7 +23,7 @@ struct node_policy {
     bool routes;                  /* cqr_policy_route has something to say */
     bool remote_local;            /* other datacenters also at LOCAL_… levels */
     uint32_t remote_max;          /* nodes of each other datacenter */
-    int64_t slow_after_us;        /* −1 never */
+    int64_t slow_after_us;        /* INT64_MAX never */
     char *local_rack;             /* NULL: racks do not matter */
     struct contact_point *allowed, *denied; /* port 0: any */
     uint32_t allowed_count, denied_count;

@@ -206,6 +206,7 @@ void cqr_link_connect(struct lane *lane, struct pool_link *link)
         return;
     }
     link->conn->writer.suspect_after_us = cluster->suspect_after_us;
+    link->conn->writer.slow_after_us = cluster->policy.slow_after_us;
     pool->connecting_count++;
 }
 
@@ -456,6 +457,7 @@ struct pool *cqr_pool_get(struct lane *lane, struct cqlring_cluster *cluster, co
     pool->lane = lane;
     pool->cluster = cluster;
     pool->users = 1;
+    pool->routes_by_policy = cluster->policy.routes;
     snprintf(pool->keyspace, sizeof pool->keyspace, "%s", keyspace);
     pool->config = cluster->config;
     pool->config.keyspace = cqlring_text(pool->keyspace);

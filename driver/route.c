@@ -165,17 +165,14 @@ static inline __attribute__((always_inline)) struct conn *best_replica(const str
 enum { SLOW_WAITING = 10 };
 
 /* Many wait on it and it says nothing: it collects, swaps, or its network does not deliver. Not yet suspect, but the others come
-   first. A look at one counter for the usual, which has answered lately. */
+   first. */
 static bool is_slow(const struct lane *lane, const struct conn *conn)
 {
     const struct conn_writer *writer = &conn->writer;
     if (lane->now_us < writer->rest_until_us)
         return true; /* it said that it is overloaded */
-    if (writer->in_flight < SLOW_WAITING)
-        return false;
-    int64_t since = writer->received_us > writer->waiting_since_us ? writer->received_us : writer->waiting_since_us;
-    int64_t after = conn->home->pool->cluster->policy.slow_after_us;
-    return after >= 0 && lane->now_us - since >= after;
+    return lane->now_us - writer->received_us >= writer->slow_after_us && writer->in_flight >= SLOW_WAITING &&
+           lane->now_us - writer->waiting_since_us >= writer->slow_after_us;
 }
 
 /* Another live replica that answers, else the slow one after all. */
@@ -294,7 +291,7 @@ static __attribute__((noinline)) bool wanted(struct lane *lane, struct pool *poo
         if (*conn != NULL)
             return true;
     }
-    if (!pool->cluster->policy.routes)
+    if (!pool->routes_by_policy)
         return false;
     uint16_t nodes[REPLICAS_TOLD_MAX];
     const uint16_t *replicas = places.nodes;
@@ -323,7 +320,7 @@ struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limi
         return target(lane, pool, op, any_up, hope);
     if (!*any_up)
         return NULL;
-    if (pool->cluster->policy.routes || (op->body != NULL && op->body->common != 0)) {
+    if (pool->routes_by_policy || (op->body != NULL && op->body->common != 0)) {
         struct conn *conn;
         if (wanted(lane, pool, op, limit, any_up, &conn))
             return conn;

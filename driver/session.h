@@ -124,6 +124,7 @@ struct pool {
     uint32_t shards_connecting;         /* beyond the links' own */
     bool sharded;                       /* some node is, or was: rows need their token also where there is one node */
     uint32_t turn;                      /* round robin */
+    bool routes_by_policy;              /* policy_nodes.h */
     struct session_opening *opening;    /* sessions that wait for the first connection */
     struct replica_table *tables[8];    /* per keyspace, made when asked for */
     uint32_t table_count;

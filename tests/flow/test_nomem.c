@@ -70,7 +70,12 @@ static bool step_open(struct flow *flow, cqlring_error *error)
     cqlring_cluster *cluster = NULL;
     cqlring_session *session = NULL;
     cqlring_session_options options = {.struct_size = sizeof options, .keyspace = "ks"};
-    if (cqlring_cluster_open_sync(flow->runtime, &flow->options, &cluster, error) != CQLRING_OK)
+    cqlring_cluster_options given = flow->options;
+    given.local_datacenter = "datacenter1";
+    given.local_rack = "rack1";
+    given.allow_nodes = "10.9.9.8,127.0.0.1";
+    given.deny_nodes = "10.9.9.9:9042";
+    if (cqlring_cluster_open_sync(flow->runtime, &given, &cluster, error) != CQLRING_OK)
         return false;
     cqlring_status status = cqlring_session_open_sync(cluster, &options, &session, error);
     cqlring_session_release(session);

@@ -105,8 +105,8 @@ static const struct outcome {
     {{.kind = NODE_FAULT_CLOSE}, NO, NEXT, NEXT, true, -1},
     {{.kind = NODE_FAULT_CLOSE, .executed = true}, NO, NEXT, NEXT, true, -1},
     {{.kind = NODE_FAULT_HALF}, NO, NEXT, NEXT, true, -1},
-    {{.kind = NODE_FAULT_DROP}, NO, NEXT, NEXT, true, 100000 * WATCH_SLOW},
-    {{.kind = NODE_FAULT_IGNORE}, NO, NEXT, NEXT, true, 100000 * WATCH_SLOW},
+    {{.kind = NODE_FAULT_DROP}, NO, NEXT, NEXT, true, 400000 * WATCH_SLOW},
+    {{.kind = NODE_FAULT_IGNORE}, NO, NEXT, NEXT, true, 400000 * WATCH_SLOW},
 };
 enum { OUTCOMES = sizeof outcomes / sizeof outcomes[0] };
 
@@ -253,7 +253,7 @@ START_TEST(an_idempotent_row_is_tried_until_its_deadline)
                           cqlring_status_name(got.status), got.attempts);
             stage_settle(&stage);
         }
-    how.timeout_us = 300000;
+    how.timeout_us = 600000;
     fault_add(&stage, &outcomes[2], true, 0);
     struct got got = run(&stage, true, &how);
     ck_assert_int_eq(got.status, CQLRING_SERVER);

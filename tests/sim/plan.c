@@ -256,6 +256,20 @@ static void make_job(struct plan *plan, struct job_plan *job)
     job->rate_then = percent(50) ? 0 : 100 + below(3000);
 }
 
+/* Copies at once, soon, late, many, and by what was measured. */
+static void make_speculation(cqlring_execution *execution)
+{
+    static const cqlring_speculation kinds[] = {
+        {.struct_size = sizeof kinds[0], .max = 1, .delay_us = 0},
+        {.struct_size = sizeof kinds[0], .max = 2, .delay_us = 10000},
+        {.struct_size = sizeof kinds[0], .max = 1, .delay_us = 300000},
+        {.struct_size = sizeof kinds[0], .max = 8, .delay_us = 1000},
+        {.struct_size = sizeof kinds[0], .max = 2, .percentile = 90},
+        {.struct_size = sizeof kinds[0], .max = 2, .delay_us = 2000, .percentile = 50},
+    };
+    execution->speculation = percent(50) ? NULL : &kinds[below(sizeof kinds / sizeof kinds[0])];
+}
+
 void plan_make(struct plan *plan, uint64_t seed)
 {
     memset(plan, 0, sizeof *plan);
@@ -283,6 +297,11 @@ void plan_make(struct plan *plan, uint64_t seed)
     for (uint32_t i = 0; i < PARTITIONS; i++)
         plan->partitions[i] = chance_skewed(&chance, 0, 40);
     plan->partition_size_max = percent(80) ? 50 : 2000;
+    chance = chance_make(seed, 9);
+    for (uint32_t i = 0; i < plan->job_count; i++)
+        make_speculation(&plan->jobs[i].execution);
+    make_speculation(&plan->single_execution);
+    make_speculation(&plan->queue_execution);
 }
 
 /* --- in words ---------------------------------------------------------------------------------------------------- */
@@ -298,6 +317,9 @@ static void tell_execution(const cqlring_execution *execution, FILE *file)
             execution->idempotent == CQLRING_YES ? "idempotent" : "not idempotent",
             yes(execution->retry == CQLRING_RETRY_NONE, ", no retries"), execution->timeout_us,
             execution->attempt_timeout_us);
+    if (execution->speculation != NULL)
+        fprintf(file, ", %u copies after %" PRId64 " us or at the %g th percentile", execution->speculation->max,
+                execution->speculation->delay_us, execution->speculation->percentile);
 }
 
 static void tell_job(const struct job_plan *job, FILE *file)
