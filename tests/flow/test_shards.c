@@ -316,7 +316,7 @@ START_TEST(sh_09_connections_close_at_random_under_many_threads)
     for (int i = 0; i < 8; i++)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, storm_thread, &storm), 0);
     uint64_t random = 88172645463325252u;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0, rounds = getenv("CQLRING_LONG") != NULL ? 6000 : 60; round < rounds; round++) {
         struct node_conn_info conns[64];
         uint32_t count = node_conns(flow.node, NODE_ALL, conns, 64);
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
