@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "ask.h"
+#include "secure.h"
 #include "watch.h"
 
 static const cqlring_execution idempotent = {.struct_size = sizeof idempotent, .idempotent = CQLRING_YES};
@@ -315,7 +316,7 @@ START_TEST(sh_09_connections_close_at_random_under_many_threads)
     for (int i = 0; i < 8; i++)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, storm_thread, &storm), 0);
     uint64_t random = 88172645463325252u;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0, rounds = getenv("CQLRING_LONG") != NULL ? 6000 : 60; round < rounds; round++) {
         struct node_conn_info conns[64];
         uint32_t count = node_conns(flow.node, NODE_ALL, conns, 64);
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
@@ -433,6 +434,22 @@ START_TEST(sh_08_a_shard_aware_port_that_is_closed_or_a_black_hole)
         ck_assert_uint_eq(counters.shard_misses, 0);
         flow_close(&flow);
     }
+}
+END_TEST
+
+/* The port for TLS is used where TLS is, and no other. */
+START_TEST(over_tls_its_own_shard_aware_port_is_used)
+{
+    struct flow flow;
+    cqlring_tls_options tls;
+    begin(&flow, 1, 4);
+    secure_flow(&flow, "node-good", &tls);
+    open_covered(&flow, 1, 4);
+    struct node_counters counters = run_rows(&flow, FLOW_INSERT, 300, 0);
+    ck_assert_uint_eq(counters.shard_misses, 0);
+    ck_assert_uint_eq(counters.connections_open, 4 + 1);
+    ck_assert_uint_eq(watch_log_count("is not used for"), 0);
+    flow_close(&flow);
 }
 END_TEST
 
@@ -584,6 +601,8 @@ int main(void)
     tcase_add_test(tcase, an_address_translation_is_noticed_said_once_and_gone_around);
     tcase_add_test(tcase, without_a_shard_aware_port_shards_are_found_by_trial);
     tcase_add_test(tcase, sh_08_a_shard_aware_port_that_is_closed_or_a_black_hole);
+    if (secure_make())
+        tcase_add_test(tcase, over_tls_its_own_shard_aware_port_is_used);
     tcase_add_test(tcase, sh_04_a_small_range_of_local_ports);
     tcase_add_test(tcase, sh_04_ranges_without_sense_are_refused);
     tcase_add_test(tcase, sh_05_local_ports_that_are_in_use_are_passed_over);
@@ -591,5 +610,7 @@ int main(void)
     tcase_add_test(tcase, connections_max_bounds_the_shards_connections);
     tcase_add_test(tcase, each_lane_has_its_own_connection_to_each_shard);
     suite_add_tcase(suite, tcase);
-    return flow_main(suite);
+    int result = flow_main(suite);
+    secure_remove();
+    return result;
 }

@@ -9,6 +9,7 @@
 
 #include "ask.h"
 #include "watch.h"
+#include "serialize/mem.h"
 
 static const cqlring_execution idempotent = {.struct_size = sizeof idempotent, .idempotent = CQLRING_YES};
 
@@ -274,6 +275,33 @@ START_TEST(where_there_are_no_tablets_nothing_is_learned)
 }
 END_TEST
 
+/* While shards are filled and places learned, the first, second, third … allocation fails: rows succeed or say NO_MEMORY, nothing is
+   left in the end (flow_close sees to it). */
+START_TEST(each_allocation_fails_in_turn_while_shards_are_filled_and_places_learned)
+{
+    uint64_t failed = 1;
+    for (uint64_t n = 1; failed > 0; n++) {
+        struct flow flow;
+        ck_assert_uint_lt(n, 1000);
+        begin(&flow, 2, 3);
+        flow.options.reconnect_min_us = 1;
+        flow_open(&flow);
+        cqlring_prepared *insert = flow_prepare(&flow, INSERT_ONE);
+        cqr_mem_fail_at(n, 0);
+        for (int64_t k = 0; k < 30; k++) {
+            cqlring_error error;
+            cqlring_status status = ask_prepared(&flow, insert, (cqlring_bytes[]){flow_bigint(k), flow_bigint(k)}, 2, &idempotent, NULL, &error);
+            ck_assert_msg(status == CQLRING_OK || status == CQLRING_NO_MEMORY, "%s: %s", cqlring_status_name(status), error.message);
+        }
+        watch_until(&flow, all_shards, &(uint32_t){3}, 20);
+        failed = cqr_mem_failed_count();
+        cqr_mem_fail_at(0, 0);
+        cqlring_prepared_release(insert);
+        flow_close(&flow);
+    }
+}
+END_TEST
+
 /* Places are asked for in STARTUP by their first version only. */
 START_TEST(the_extension_is_asked_for_by_its_name)
 {
@@ -301,6 +329,7 @@ int main(void)
     tcase_add_test(tcase, a_node_that_leaves_takes_its_tablets_with_it);
     tcase_add_test(tcase, a_replica_that_is_not_known_is_looked_for);
     tcase_add_test(tcase, where_there_are_no_tablets_nothing_is_learned);
+    tcase_add_test(tcase, each_allocation_fails_in_turn_while_shards_are_filled_and_places_learned);
     tcase_add_test(tcase, the_extension_is_asked_for_by_its_name);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
