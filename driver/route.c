@@ -228,7 +228,7 @@ static __attribute__((noinline)) struct conn *any_node(const struct lane *lane, 
     bool others = false;
     for (uint32_t i = 0; i < pool->link_count; i++) {
         struct pool_link *link = pool->links[i];
-        others = others || (link != NULL && link->up && !link->conn->writer.suspect && !was_tried(op, link));
+        others = others || (link != NULL && link->up && !link->remote && !link->conn->writer.suspect && !was_tried(op, link));
     }
     if (others)
         return NULL;
