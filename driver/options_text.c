@@ -53,7 +53,7 @@ static void runtime_put(struct text *text, const struct runtime_core *core)
 static void tls_put(struct text *text, const struct cqlring_cluster *cluster)
 {
     static const char *const verify[] = {"full", "chain", "none"};
-    if (cluster->tls_settings == NULL) {
+    if (!cluster->has_tls) {
         put_text(text, "cluster.tls", NULL);
         return;
     }

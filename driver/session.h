@@ -37,6 +37,7 @@ struct cqlring_cluster {
     uint16_t port;
     char *user, *password;
     cqlring_authenticator authenticator; /* respond NULL: none */
+    bool has_tls;                       /* constant once open */
     struct tls_context *tls;            /* the newest, under the lock: cqr_cluster_tls. NULL: no TLS */
     struct tls_settings *tls_settings;  /* what it was made from, likewise */
     pthread_mutex_t reload_lock;        /* one reload at a time */

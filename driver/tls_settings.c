@@ -73,6 +73,7 @@ static cqlring_status settings_make(const cqlring_tls_options *given, struct tls
 
 cqlring_status cqr_tls_settings_take(struct cqlring_cluster *cluster, const cqlring_tls_options *given, cqlring_error *error)
 {
+    cluster->has_tls = true;
     cqlring_status status = settings_make(given, &cluster->tls_settings, error);
     return status != CQLRING_OK ? status : cqr_tls_context_create(&cluster->tls_settings->options, &cluster->tls, error);
 }
@@ -85,8 +86,8 @@ void cqr_tls_settings_free(struct cqlring_cluster *cluster)
 
 struct tls_context *cqr_cluster_tls(struct cqlring_cluster *cluster)
 {
-    if (cluster->tls_settings == NULL)
-        return NULL; /* for good: a cluster has TLS or has not */
+    if (!cluster->has_tls)
+        return NULL;
     pthread_mutex_lock(&cluster->lock);
     struct tls_context *context = cqr_tls_context_retain(cluster->tls);
     pthread_mutex_unlock(&cluster->lock);
@@ -101,7 +102,7 @@ cqlring_status cqlring_cluster_reload_tls(cqlring_cluster *cluster, const cqlrin
         return cqr_error(error, CQLRING_FORKED, "cqlring_cluster_reload_tls: the cluster belongs to the parent process");
     if (cqr_on_library_thread())
         return cqr_error(error, CQLRING_INVALID, "cqlring_cluster_reload_tls: a callback must not wait, and files are read here");
-    if (cluster->tls_settings == NULL)
+    if (!cluster->has_tls)
         return cqr_error(error, CQLRING_INVALID, "cqlring_cluster_reload_tls: the cluster was opened without TLS, and stays so: open another one");
     struct tls_settings *settings = NULL;
     struct tls_context *context = NULL;

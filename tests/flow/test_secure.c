@@ -285,6 +285,40 @@ START_TEST(without_a_reload_the_old_certificate_goes_on_being_refused)
 }
 END_TEST
 
+struct reloader {
+    struct flow *flow;
+    atomic_bool stop;
+    atomic_uint done;
+};
+
+static void *reload_on_and_on(void *context)
+{
+    struct reloader *reloader = context;
+    while (!atomic_load(&reloader->stop)) {
+        flow_ok(cqlring_cluster_reload_tls(reloader->flow->cluster, atomic_fetch_add(&reloader->done, 1) % 2 == 0 ? NULL : &tls, NULL));
+    }
+    return NULL;
+}
+
+START_TEST(certificates_are_read_again_while_connections_come_and_go)
+{
+    struct flow flow;
+    start(&flow, "node-good");
+    flow_start(&flow);
+    flow_open(&flow);
+    struct reloader reloader = {.flow = &flow};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, reload_on_and_on, &reloader), 0);
+    for (int i = 0; i < 5; i++)
+        cut(&flow);
+    atomic_store(&reloader.stop, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(files_that_cannot_be_used_change_nothing)
 {
     struct flow flow;
@@ -538,6 +572,7 @@ int main(void)
     tcase_add_test(tcase, ten_nodes_take_a_bulk_job_through_tls);
     tcase_add_test(tcase, new_certificates_are_used_by_the_next_connections);
     tcase_add_test(tcase, without_a_reload_the_old_certificate_goes_on_being_refused);
+    tcase_add_test(tcase, certificates_are_read_again_while_connections_come_and_go);
     tcase_add_test(tcase, files_that_cannot_be_used_change_nothing);
     tcase_add_test(tcase, an_authenticator_answers_each_challenge_of_each_connection);
     tcase_add_test(tcase, an_authenticator_may_refuse_and_says_why);
