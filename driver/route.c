@@ -137,7 +137,7 @@ struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limi
             replicas = cqr_replicas_of(table, op->token, &count);
     }
     struct conn *best = NULL;
-    if (op->body != NULL && op->body->common != 0 && op->body->common <= pool->link_count && may_take(op, limit, pool->links[op->body->common - 1]))
+    if (op->body != NULL && op->body->common != 0 && op->body->common <= pool->link_count && pool->cluster->policy.plan == NULL && may_take(op, limit, pool->links[op->body->common - 1]))
         return pool->links[op->body->common - 1]->conn;
     if (pool->routes_by_policy && cqr_policy_route(lane, pool, op, limit, replicas, count, any_up, &best))
         return best;
