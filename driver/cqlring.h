@@ -249,7 +249,7 @@ typedef struct cqlring_cluster_options {
     const char *deny_nodes;       /* never these; both lists are about nodes of the cluster: contact points are still asked who they are */
     bool (*node_filter)(const cqlring_node_info *node, void *context); /* false: never this one; asked once for each new node. Library thread */
     void *node_filter_context;
-    uint32_t remote_nodes_max;    /* of each other datacenter, 0 … 64, default 0: connected to, and used while no local node can be */
+    uint32_t remote_nodes_max;    /* of each other datacenter, 0 … 64, default 0: connected to, and used while no local one is left that lives and was not tried */
     cqlring_tristate remote_local_consistency; /* default no: requests at LOCAL_ONE, LOCAL_QUORUM and LOCAL_SERIAL stay here: elsewhere it is another "local" */
     int64_t slow_after_us;        /* default 200 ms; −1 never: a replica with 10 requests waiting and silent so long comes after the others */
     /* The order in which nodes are to be tried, as indexes into nodes; returns how many. The first with room takes the request. 0: the

@@ -17,6 +17,8 @@ static cqlring_status list_parse(const char *name, const char *text, struct cont
 {
     if (text == NULL)
         return CQLRING_OK;
+    if (text[strspn(text, " \t\r\n")] == '\0')
+        return cqr_error(error, CQLRING_INVALID, "cluster options: %s is empty: leave it NULL when it is not wanted", name);
     cqlring_error why;
     why.message[0] = '\0';
     cqlring_status status = cqr_contact_points_parse(text, 0, list, count, &why);

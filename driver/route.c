@@ -285,7 +285,7 @@ static __attribute__((noinline)) bool wanted(struct lane *lane, struct pool *poo
 {
     const struct places places = places_of(pool, op);
     uint32_t common = op->body != NULL ? op->body->common : 0;
-    if (common != 0 && common <= pool->link_count) {
+    if (common != 0 && common <= pool->link_count && pool->cluster->policy.plan == NULL) {
         struct pool_link *link = pool->links[common - 1];
         *conn = link != NULL && within(limit, link) ? may_take(lane, &places, op, link, true) : NULL;
         if (*conn != NULL)

@@ -170,6 +170,7 @@ START_TEST(options_of_routing_are_refused_out_of_range)
     } bad[] = {
         {{.struct_size = sizeof(cqlring_cluster_options), .allow_nodes = "10.0.0.1,some.name"}, "\"some.name\" is no address"},
         {{.struct_size = sizeof(cqlring_cluster_options), .deny_nodes = "10.0.0.1:0"}, "deny_nodes"},
+        {{.struct_size = sizeof(cqlring_cluster_options), .allow_nodes = " "}, "allow_nodes is empty"},
         {{.struct_size = sizeof(cqlring_cluster_options), .remote_nodes_max = 65}, "remote_nodes_max is 65"},
         {{.struct_size = sizeof(cqlring_cluster_options), .slow_after_us = -2}, "slow_after_us"},
         {{.struct_size = sizeof(cqlring_cluster_options), .local_rack = "r1"}, "needs local_datacenter"},
