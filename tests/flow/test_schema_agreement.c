@@ -195,10 +195,11 @@ START_TEST(sc_02_the_control_connection_never_comes_back)
 {
     struct flow flow;
     start(&flow, 2);
-    flow.options.schema_agreement_us = 500000;
+    flow.options.schema_agreement_us = 1000000;
     up(&flow, 2);
     node_schema_lag(flow.node, other_node(&flow), NODE_LAG_BEHIND);
     cqlring_future *future = ask_start(&flow, CREATE, NULL), *wait = NULL;
+    watch_for(&flow, has_polled, NULL); /* so it was made, and they differ */
     flow_ok(cqlring_schema_agree(flow.cluster, 500000, &wait, NULL));
     flow_fault(&flow, "ignore:opcode=OPTIONS");
     struct node_conn_info on = control(&flow);
