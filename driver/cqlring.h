@@ -28,6 +28,8 @@
      protocol v5, stepping down to v4 · compression none · TLS off; when on, certificate chain and host are verified · ScyllaDB: one
      connection to each shard, from local ports 49 152 to 65 535; 50 % busy, its rows may take another one. */
 
+#include <string.h>
+
 #include "cqlring_types.h"
 #include "cqlring_values.h"
 
@@ -716,10 +718,47 @@ CQLRING_API cqlring_status cqlring_schema_refresh(cqlring_cluster *cluster, cqlr
 CQLRING_API cqlring_status cqlring_schema_agree(cqlring_cluster *cluster, int64_t timeout_us, cqlring_future **future, cqlring_error *error);
 /* All keyspaces by name; returns how many. */
 CQLRING_API uint32_t cqlring_schema_keyspaces(const cqlring_schema *schema, const cqlring_schema_keyspace *const **keyspaces);
-/* By name; NULL: there is none. A table may be a materialized view. */
-CQLRING_API const cqlring_schema_keyspace *cqlring_schema_find_keyspace(const cqlring_schema *schema, const char *keyspace);
-CQLRING_API const cqlring_schema_table *cqlring_schema_find_table(const cqlring_schema *schema, const char *keyspace, const char *table);
-CQLRING_API const cqlring_schema_type *cqlring_schema_find_type(const cqlring_schema *schema, const char *keyspace, const char *type);
+/* By name; NULL: there is none. A table may be a materialized view. All these arrays are sorted by strcmp. */
+static inline const cqlring_schema_keyspace *cqlring_schema_find_keyspace(const cqlring_schema *schema, const char *keyspace)
+{
+    const cqlring_schema_keyspace *const *all = NULL;
+    uint32_t low = 0, high = cqlring_schema_keyspaces(schema, &all);
+    while (keyspace != NULL && low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        int order = strcmp(keyspace, all[middle]->name);
+        if (order == 0)
+            return all[middle];
+        if (order > 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+static inline const cqlring_schema_table *cqlring_schema_find_table(const cqlring_schema *schema, const char *keyspace, const char *table)
+{
+    const cqlring_schema_keyspace *in = cqlring_schema_find_keyspace(schema, keyspace);
+    uint32_t low = 0, high = in != NULL && table != NULL ? in->table_count : 0;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        int order = strcmp(table, in->tables[middle]->name);
+        if (order == 0)
+            return in->tables[middle];
+        if (order > 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+static inline const cqlring_schema_type *cqlring_schema_find_type(const cqlring_schema *schema, const char *keyspace, const char *type)
+{
+    const cqlring_schema_keyspace *in = cqlring_schema_find_keyspace(schema, keyspace);
+    for (uint32_t i = 0; in != NULL && type != NULL && i < in->type_count; ++i)
+        if (strcmp(type, in->types[i]->name) == 0)
+            return in->types[i];
+    return NULL;
+}
 
 typedef enum cqlring_schema_part {
     CQLRING_SCHEMA_KEYSPACE = 0,  /* CREATE KEYSPACE; name is not used */

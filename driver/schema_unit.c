@@ -189,31 +189,3 @@ uint32_t cqlring_schema_keyspaces(const cqlring_schema *schema, const cqlring_sc
         *keyspaces = schema != NULL ? schema->keyspaces : NULL;
     return schema != NULL ? schema->count : 0;
 }
-
-const cqlring_schema_keyspace *cqlring_schema_find_keyspace(const cqlring_schema *schema, const char *keyspace)
-{
-    uint32_t low = 0, high = schema != NULL && keyspace != NULL ? schema->count : 0;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        int order = strcmp(keyspace, schema->keyspaces[middle]->name);
-        if (order == 0)
-            return schema->keyspaces[middle];
-        if (order > 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
-}
-
-const cqlring_schema_table *cqlring_schema_find_table(const cqlring_schema *schema, const char *keyspace, const char *table)
-{
-    const cqlring_schema_keyspace *in = cqlring_schema_find_keyspace(schema, keyspace);
-    return in == NULL || table == NULL ? NULL : cqr_named_find((void *const *)(const void *)in->tables, in->table_count, cqlring_text(table));
-}
-
-const cqlring_schema_type *cqlring_schema_find_type(const cqlring_schema *schema, const char *keyspace, const char *type)
-{
-    const cqlring_schema_keyspace *in = cqlring_schema_find_keyspace(schema, keyspace);
-    return in == NULL || type == NULL ? NULL : cqr_named_find((void *const *)(const void *)in->types, in->type_count, cqlring_text(type));
-}

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -81,7 +82,14 @@ typedef struct cqlring_bytes {
 #define CQLRING_UNSET (-2) /* bound values only (v4+): leave the column as it is */
 
 /* A slice of a NUL-terminated string (without the NUL). NULL becomes an empty slice. */
-CQLRING_API cqlring_bytes cqlring_text(const char *string);
+static inline cqlring_bytes cqlring_text(const char *string)
+{
+    /* A slice counts in 31 bits. A longer string cannot be told of here; it is cut, and whoever takes
+       the slice refuses it as too large. */
+    size_t size = string != NULL ? strlen(string) : 0;
+    cqlring_bytes text = {string != NULL ? string : "", size < INT32_MAX ? (int32_t)size : INT32_MAX};
+    return text;
+}
 
 /* Consistency levels; the wire's values but for ANY, because 0 stands for the default. */
 typedef enum cqlring_consistency {

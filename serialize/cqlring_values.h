@@ -145,7 +145,17 @@ typedef struct cqlring_writer {
 } cqlring_writer;
 
 /* Begin in room, capacity bytes of the caller's that must outlive the slices taken. */
-CQLRING_API void cqlring_writer_init(cqlring_writer *writer, void *room, uint32_t capacity);
+static inline void cqlring_writer_init(cqlring_writer *writer, void *room, uint32_t capacity)
+{
+    /* the frames stay as they are: they are written before they are read */
+    writer->data = (uint8_t *)room;
+    writer->capacity = capacity;
+    writer->size = 0;
+    writer->end = 0;
+    writer->status = CQLRING_OK;
+    writer->depth = 0;
+    writer->whole = 0;
+}
 
 /* The value written since the last take, as a slice of the writer's room; the next value begins
    behind it. Nothing written at all gives an empty cell. When it failed, *cell is null and nothing

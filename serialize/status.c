@@ -24,13 +24,3 @@ const char *cqlring_status_text(cqlring_status status)
     }
     return "unknown status";
 }
-
-cqlring_bytes cqlring_text(const char *string)
-{
-    if (string == NULL)
-        return (cqlring_bytes){.data = "", .size = 0};
-    /* A slice counts in 31 bits. A longer string cannot be told of here; it is cut, and whoever
-       takes the slice refuses it as too large. */
-    size_t size = strnlen(string, INT32_MAX);
-    return (cqlring_bytes){.data = string, .size = (int32_t)size};
-}

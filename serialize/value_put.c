@@ -172,18 +172,6 @@ static void put_payload(cqlring_writer *writer, const void *payload, uint32_t si
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-void cqlring_writer_init(cqlring_writer *writer, void *room, uint32_t capacity)
-{
-    /* The frames stay as they are: they are written before they are read. */
-    writer->data = room;
-    writer->capacity = capacity;
-    writer->size = 0;
-    writer->end = 0;
-    writer->status = CQLRING_OK;
-    writer->depth = 0;
-    writer->whole = 0;
-}
-
 cqlring_status cqlring_writer_take(cqlring_writer *writer, cqlring_bytes *cell, uint64_t *needed)
 {
     if (writer->depth > 0)
