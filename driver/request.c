@@ -708,7 +708,7 @@ static void reply_result(struct lane *lane, struct op *op, struct conn *conn, st
     }
     if (prefix->warning_count > 0)
         warnings_log(lane, op, prefix);
-    if (kind == RESULT_SCHEMA && cqr_agreement_begin(lane, op))
+    if (kind == RESULT_SCHEMA && op->race == NULL && cqr_agreement_begin(lane, op)) /* in a race another answer may end it any time */
         return;
     cqr_op_settle(lane, op, CQLRING_OK, NULL);
 }

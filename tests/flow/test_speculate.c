@@ -571,12 +571,37 @@ START_TEST(without_memory_a_request_just_waits)
 }
 END_TEST
 
+/* Each attempt may be answered by a change of the schema; agreement is for requests without a race. */
+START_TEST(a_change_of_the_schema_may_race_too)
+{
+    struct stage stage;
+    stage_open(&stage, 3);
+    node_schema_lag(stage.flow.node, 2, NODE_LAG_BEHIND);
+    fault(&stage, "all", "late:opcode=QUERY,delay_us=~100");
+    cqlring_future *futures[8];
+    for (int i = 0; i < 8; i++) {
+        char text[80];
+        snprintf(text, sizeof text, "ALTER TABLE ks.t WITH comment = 'number %d'", i);
+        futures[i] = ask_start(&stage.flow, text, &stage.how);
+    }
+    for (int i = 0; i < 8; i++) {
+        cqlring_error error = {0};
+        cqlring_status status = ask_wait(futures[i], &error);
+        ck_assert_msg(status == CQLRING_OK, "%s", error.message);
+        cqlring_future_release(futures[i]);
+    }
+    ck_assert_uint_eq(flow_stats(&stage.flow).speculative, 8);
+    stage_close(&stage);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("speculate");
     TCase *tcase = tcase_create("speculate");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, a_slow_replica_is_overtaken_and_its_late_answer_belongs_to_nobody);
+    tcase_add_test(tcase, a_change_of_the_schema_may_race_too);
     tcase_add_test(tcase, an_answer_in_time_is_asked_for_once);
     tcase_add_loop_test(tcase, both_answer_and_every_row_has_one_outcome, 0, 2);
     tcase_add_test(tcase, sp_04_an_error_that_another_node_would_repeat_ends_the_race);
