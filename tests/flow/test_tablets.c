@@ -169,9 +169,11 @@ START_TEST(migrations_splits_and_merges_replace_what_was_known)
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
         run_rows(&flow, FLOW_INSERT, 1500, 0);
         node_set_tablets(flow.node, plans[i][0], plans[i][1]);
-        run_rows(&flow, FLOW_INSERT, 1500, 0);
-        run_rows(&flow, FLOW_INSERT, 1500, 0); /* a range that overlapped has been dropped as a whole: its rest is learned here */
-        struct node_counters counters = run_rows(&flow, FLOW_INSERT, 1500, 0);
+        /* a range that overlapped is dropped as a whole and its rest learned later; that a replica has moved is only told by it,
+           when the load happens to make it the choice */
+        struct node_counters counters = {0};
+        for (int round = 0; round < 10 && (round < 2 || counters.shard_misses + counters.replica_misses > 0); round++)
+            counters = run_rows(&flow, FLOW_INSERT, 1500, 0);
         ck_assert_uint_eq(counters.shard_misses, 0);
         ck_assert_uint_eq(counters.replica_misses, 0);
     }
