@@ -70,7 +70,8 @@ static void cluster_free(struct cqlring_cluster *cluster)
     pthread_mutex_destroy(&cluster->reload_lock);
     pthread_mutex_destroy(&cluster->lock);
     cqr_mem_free(cluster);
-    cqr_runtime_release(runtime);
+    if (runtime != NULL)
+        cqr_runtime_release(runtime);
 }
 
 /* ---- close ---- */
@@ -369,12 +370,8 @@ void cqr_cluster_opened(struct cqlring_cluster *cluster, struct failure *failure
 /* The one of the two public functions that `call` names. */
 static cqlring_status cluster_open(cqlring_runtime *runtime, const cqlring_cluster_options *options, cqlring_future **future, const char *call, cqlring_error *error)
 {
-    struct runtime_core *core;
-    if (runtime == NULL) {
-        cqlring_status status = cqr_runtime_default(&core, error);
-        if (status != CQLRING_OK)
-            return status;
-    } else {
+    struct runtime_core *core = NULL; /* the default one is made when the options are found good: who is refused starts no threads */
+    if (runtime != NULL) {
         core = cqr_runtime_core(runtime);
         if (core->fork_generation != cqr_fork_generation())
             return cqr_error(error, CQLRING_FORKED, "%s: the runtime belongs to the parent process; make one in the child", call);
@@ -387,16 +384,19 @@ static cqlring_status cluster_open(cqlring_runtime *runtime, const cqlring_clust
         cqr_mem_free(cluster);
         cqr_mem_free(spare);
         cqr_mem_free(opening);
-        cqr_runtime_release(core);
+        if (core != NULL)
+            cqr_runtime_release(core);
         return cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     }
-    cluster->runtime = core;
     atomic_init(&cluster->spare, spare);
     atomic_init(&cluster->references, 1);
     cluster->fork_generation = cqr_fork_generation();
     pthread_mutex_init(&cluster->lock, NULL);
     pthread_mutex_init(&cluster->reload_lock, NULL);
     cqlring_status status = options_take(cluster, options, call, error);
+    if (status == CQLRING_OK && core == NULL)
+        status = cqr_runtime_default(&core, error);
+    cluster->runtime = core;
     if (status == CQLRING_OK)
         cluster->topology = cqr_topology_create();
     if (status == CQLRING_OK) {
