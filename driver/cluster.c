@@ -512,6 +512,15 @@ uint32_t cqlring_cluster_nodes(const cqlring_cluster *handle, const cqlring_node
     return count;
 }
 
+bool cqr_cluster_has(const struct cqlring_cluster *cluster, const struct cqlring_node *node)
+{
+    pthread_mutex_t *lock = &((struct cqlring_cluster *)(uintptr_t)cluster)->lock;
+    pthread_mutex_lock(lock);
+    bool has = node->index < cluster->node_count && cluster->nodes[node->index] == node;
+    pthread_mutex_unlock(lock);
+    return has;
+}
+
 void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info)
 {
     *info = (cqlring_node_info){.address = node->text,

@@ -55,6 +55,13 @@ static cqlring_status option_check(const cqlring_execution *execution, const str
         if (!(speculation->percentile >= 0 && speculation->percentile < 100))
             return cqr_error(error, CQLRING_INVALID, "speculation: percentile is %g: 0 (a constant delay), or above it and below 100", speculation->percentile);
     }
+    const cqlring_bytes *const slices[2] = {&execution->keyspace, &execution->paging_state};
+    for (int i = 0; i < 2; i++)
+        if (slices[i]->size < CQLRING_NULL || (slices[i]->size > 0 && slices[i]->data == NULL))
+            return cqr_error(error, CQLRING_INVALID, "execution options: %s has a size of %d, and %s", i == 0 ? "keyspace" : "paging_state", slices[i]->size,
+                             slices[i]->data == NULL ? "no data" : "none is negative");
+    if (execution->target != NULL && !cqr_cluster_has(cluster, execution->target))
+        return cqr_error(error, CQLRING_INVALID, "execution options: target is a node of another cluster");
     unsigned version = atomic_load_explicit(&((struct cqlring_cluster *)(uintptr_t)cluster)->version, memory_order_relaxed);
     if (execution->now_in_seconds != 0 && version < PROTO_V5)
         return cqr_error(error, CQLRING_INVALID, "execution options: now_in_seconds needs protocol v5, this cluster speaks v%u", version);

@@ -90,6 +90,7 @@ static void page_next(struct lane *lane, struct job_part *part, struct op *op)
     op->reprepares = 0;
     op->tried = 0;
     op->may_continue = false;
+    op->cancelled = false;
     part->unsettled++;
     if ((stop & (JOB_STOP_CANCEL | JOB_STOP_CLOSE | JOB_STOP_ERROR)) != 0) {
         cqlring_status status = stop & JOB_STOP_CLOSE ? CQLRING_CLOSED : CQLRING_CANCELLED;
@@ -318,7 +319,7 @@ static void row_refuse(struct lane *lane, struct job_part *part, struct op *op, 
     uint64_t size = 2;
     bool whole = part->has_sink && !cqr_failure_is_static(failure) && row->cells != NULL && cell_count <= UINT16_MAX;
     for (uint32_t i = 0; i < cell_count && whole; i++) {
-        whole = row->cells[i].size <= 0 || row->cells[i].data != NULL;
+        whole = row->cells[i].size >= CQLRING_UNSET && (row->cells[i].size <= 0 || row->cells[i].data != NULL);
         size += 4u + (uint64_t)(row->cells[i].size > 0 ? row->cells[i].size : 0);
     }
     if (whole && size <= part->job->bytes_max && (failure->own_values = cqr_mem_alloc((size_t)size)) != NULL) {

@@ -163,6 +163,7 @@ struct session_lane {
 };
 
 struct cqlring_cluster *cqr_cluster_retain(struct cqlring_cluster *cluster);
+bool cqr_cluster_has(const struct cqlring_cluster *cluster, const struct cqlring_node *node); /* any thread */
 struct cqlring_session *cqr_session_retain(struct cqlring_session *session);
 /* The cluster's node of that host_id, address and place; made when it is new (index is given by the cluster). NULL: out of memory. */
 struct cqlring_node *cqr_cluster_intern(struct cqlring_cluster *cluster, const struct cqlring_node *like);

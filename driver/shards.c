@@ -150,6 +150,7 @@ static bool connect_one(struct lane *lane, struct shard_set *set)
     if (conn == NULL)
         return false;
     conn->writer.suspect_after_us = cluster_of(link)->suspect_after_us;
+    conn->writer.slow_after_us = cluster_of(link)->policy.slow_after_us;
     set->connecting[set->connecting_count++] = conn;
     link->pool->shards_connecting++;
     return true;

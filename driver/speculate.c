@@ -105,8 +105,10 @@ static void uncount(struct lane *lane, const struct op *op)
 {
     /* the end of an attempt is not that of a request */
     cqr_count(&lane->stats.settled, UINT64_MAX);
-    if (op->status != CQLRING_OK)
+    if (op->status != CQLRING_OK) {
         cqr_count(&lane->stats.failed, UINT64_MAX);
+        cqr_count(&lane->stats.failed_by[(unsigned)op->status & 15], UINT64_MAX);
+    }
     lane->settled_this_turn--;
 }
 
@@ -279,6 +281,10 @@ static void drop_out(struct lane *lane, struct op *copy)
     cqr_op_give(lane, copy);
     if (!is_last)
         return;
+    if (op->failure == NULL) { /* neither was refused: their statements were unknown, and could not be prepared again there */
+        op->failure = cqr_failure_make(CQLRING_UNREACHABLE, "%s: no node could take it", cqr_opcode_name(op->plan->opcode));
+        op->other_only = false;
+    }
     op->state = OP_NEW;
     if (race->final || op->cancelled)
         cqr_op_settle(lane, op, op->failure->error.status, op->failure);

@@ -234,6 +234,10 @@ START_TEST(options_that_make_no_sense_are_refused_before_anything_is_sent)
 {
     struct flow flow;
     up(&flow);
+    const cqlring_node *foreign = NULL; /* of the same address, but another cluster's */
+    cqlring_cluster *other = NULL;
+    flow_ok(cqlring_cluster_open_sync(flow.runtime, &flow.options, &other, NULL));
+    ck_assert_uint_eq(cqlring_cluster_nodes(other, &foreign, 1), 1);
     const cqlring_execution bad[] = {
         {.struct_size = 0},
         {.struct_size = sizeof *bad, .timeout_us = -2},
@@ -245,6 +249,11 @@ START_TEST(options_that_make_no_sense_are_refused_before_anything_is_sent)
         {.struct_size = sizeof *bad, .page_size = -2},
         {.struct_size = sizeof *bad, .payload_count = 1},
         {.struct_size = sizeof *bad, .payload_count = 65536},
+        {.struct_size = sizeof *bad, .keyspace = {NULL, 5}},
+        {.struct_size = sizeof *bad, .keyspace = {"ks", -5}},
+        {.struct_size = sizeof *bad, .paging_state = {NULL, 5}},
+        {.struct_size = sizeof *bad, .paging_state = {"x", -2}},
+        {.struct_size = sizeof *bad, .target = foreign},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         cqlring_error error = {0};
@@ -253,6 +262,8 @@ START_TEST(options_that_make_no_sense_are_refused_before_anything_is_sent)
         ck_assert_int_eq(strncmp(error.message, "execution options: ", 19), 0);
     }
     ck_assert_uint_eq(ask_seen_count(0), 0);
+    flow_ok(cqlring_cluster_close(other, 0, NULL, NULL));
+    cqlring_cluster_release(other);
     /* and these are fine: for ever, and longer than a clock can count */
     const int64_t long_ones[] = {-1, INT64_MAX, INT64_MAX - 1};
     for (int i = 0; i < 3; i++) {

@@ -571,6 +571,72 @@ START_TEST(without_memory_a_request_just_waits)
 }
 END_TEST
 
+/* All attempts find their statement unknown, and it cannot be prepared again: by a time-out, or because the connections are lost. */
+START_TEST(a_race_in_which_nobody_can_prepare_ends)
+{
+    for (int lost = 0; lost < 2; lost++) {
+        struct stage stage;
+        stage_open(&stage, 3);
+        node_forget_prepared(stage.flow.node, NODE_ALL);
+        fault(&stage, "all", "ignore:opcode=PREPARE");
+        fault(&stage, "all", "late:opcode=EXECUTE,delay_us=~50");
+        stage.how.timeout_us = 8000000;
+        cqlring_future *future = insert(&stage);
+        if (lost) {
+            watch_for(&stage.flow, many_sent, &(uint64_t){1});
+            watch_pass(&stage.flow, 200 * WATCH_SLOW);
+            node_cut(stage.flow.node, NODE_ALL, 0);
+        }
+        cqlring_error error = {0};
+        cqlring_status status = ask_end(future, &error);
+        ck_assert_msg(status == CQLRING_UNREACHABLE || status == CQLRING_TIMEOUT || status == CQLRING_LOST, "%s: %s", cqlring_status_name(status), error.message);
+        stage_close(&stage);
+    }
+}
+END_TEST
+
+/* Rows of several pages: what one page's race has ended says nothing of the next page. */
+START_TEST(a_page_after_a_race_is_retried_as_any_other)
+{
+    struct stage stage;
+    stage_open(&stage, 3);
+    flow_cql(&stage.flow, "CREATE TABLE ks.wide (k bigint, c int, PRIMARY KEY (k, c))");
+    cqlring_prepared *insert_wide = flow_prepare(&stage.flow, "INSERT INTO ks.wide (k, c) VALUES (?, ?)");
+    for (int32_t c = 0; c < 20; c++)
+        for (int64_t k = 0; k < 20; k++) {
+            cqlring_bytes values[2] = {flow_bigint(k), flow_int(c)};
+            flow_ok(ask_prepared(&stage.flow, insert_wide, values, 2, NULL, NULL, NULL));
+        }
+    cqlring_prepared *select = flow_prepare(&stage.flow, "SELECT c FROM ks.wide WHERE k = ?");
+    node_set_delay(stage.flow.node, NODE_ALL, 3000, 2000);
+    flow_fault(&stage.flow, "error:code=0x1001,table=ks.wide,opcode=EXECUTE,every=7");
+    struct flow_rows rows;
+    struct flow_sink sink;
+    flow_rows_init(&rows, 20, 0);
+    rows.keys_only = true;
+    flow_sink_init(&sink, 20);
+    cqlring_speculation at_once = {.struct_size = sizeof at_once, .max = 2, .delay_us = 1000};
+    cqlring_execution how = stage.how;
+    how.page_size = 2;
+    how.speculation = &at_once;
+    how.timeout_us = 60000000;
+    cqlring_job_options options = {.struct_size = sizeof options, .execution = &how, .window = 20};
+    flow_ok(flow_run(&stage.flow, select, &rows, &sink, &options, NULL, NULL));
+    ck_assert_uint_eq(sink.last, 20);
+    ck_assert_msg(sink.failed == 0, "%lu failed: %s", (unsigned long)sink.failed, sink.first_error);
+    cqlring_stats stats = flow_stats(&stage.flow);
+    uint64_t by_status = 0;
+    for (int i = 0; i < 16; i++)
+        by_status += stats.failed_by[i];
+    ck_assert_uint_eq(by_status, stats.requests_failed);
+    flow_rows_fini(&rows);
+    flow_sink_fini(&sink);
+    cqlring_prepared_release(insert_wide);
+    cqlring_prepared_release(select);
+    stage_close(&stage);
+}
+END_TEST
+
 /* Each attempt may be answered by a change of the schema; agreement is for requests without a race. */
 START_TEST(a_change_of_the_schema_may_race_too)
 {
@@ -602,6 +668,8 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, a_slow_replica_is_overtaken_and_its_late_answer_belongs_to_nobody);
     tcase_add_test(tcase, a_change_of_the_schema_may_race_too);
+    tcase_add_test(tcase, a_race_in_which_nobody_can_prepare_ends);
+    tcase_add_test(tcase, a_page_after_a_race_is_retried_as_any_other);
     tcase_add_test(tcase, an_answer_in_time_is_asked_for_once);
     tcase_add_loop_test(tcase, both_answer_and_every_row_has_one_outcome, 0, 2);
     tcase_add_test(tcase, sp_04_an_error_that_another_node_would_repeat_ends_the_race);

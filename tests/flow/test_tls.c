@@ -353,12 +353,12 @@ static void spoiled_job(int how, bool retried, const char *words)
         ck_assert_msg(sink.failed == 0, "%lu failed: %s", (unsigned long)sink.failed, sink.first_error);
         ck_assert_int_eq(node_table_rows(flow.node, "ks.t"), 6000);
     } else {
-        if (how == 0 || how == 3) /* a cut may come when nothing is under way */
+        if (how == 0) /* a cut may come when nothing is under way, and the next bytes up may be another connection's */
             ck_assert_uint_gt(sink.failed, 0);
         ck_assert_uint_le(sink.failed, 200);
         ck_assert_uint_eq(sink.by_status[CQLRING_LOST], sink.failed);
         ck_assert_uint_eq(sink.maybe, sink.failed);
-        ck_assert_msg(words == NULL || strstr(sink.first_error, words) != NULL, "\"%s\" does not say \"%s\"", sink.first_error, words);
+        ck_assert_msg(words == NULL || sink.failed == 0 || strstr(sink.first_error, words) != NULL, "\"%s\" does not say \"%s\"", sink.first_error, words);
     }
     flow_rows_fini(&rows);
     flow_sink_fini(&sink);
