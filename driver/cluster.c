@@ -41,11 +41,13 @@ static void secret_free(char *secret)
 static void cluster_free(struct cqlring_cluster *cluster)
 {
     struct runtime_core *runtime = cluster->runtime;
-    if (cluster->link != NULL) {
+    if (runtime != NULL) {
         pthread_mutex_lock(&runtime->lock);
-        *cluster->link = cluster->next;
-        if (cluster->next != NULL)
-            cluster->next->link = cluster->link;
+        if (cluster->link != NULL) {
+            *cluster->link = cluster->next;
+            if (cluster->next != NULL)
+                cluster->next->link = cluster->link;
+        }
         pthread_mutex_unlock(&runtime->lock);
     }
     cqr_control_free(cluster->control);
