@@ -24,6 +24,7 @@ struct agreement {
     struct cqlring_cluster *cluster; /* a reference */
     struct lane *lane;
     struct op *op;                   /* the lane's; NULL: settled meanwhile */
+    const struct cqlring_node *coordinator; /* who made the change: others may still agree on what was before. NULL: asked for on demand */
     cqlring_future *future;          /* asked for on demand: no op; completed by the desk */
     int64_t deadline_us;
     uint32_t since;                  /* the poll that was under way, or the last, when it came */
@@ -37,6 +38,7 @@ struct agreement_desk {
     struct timer timer;              /* armed while anybody waits */
     struct agreement *waiting;
     uint32_t poll;                   /* counts them */
+    const struct cqlring_node *asked; /* the coordinator for whose changes the poll under way, or the last, is */
     bool polling;
     bool stopped;
     bool old_peers;                  /* no system.peers_v2 here */
@@ -70,6 +72,7 @@ bool cqr_agreement_begin(struct lane *lane, struct op *op)
     agreement->cluster = cqr_cluster_retain(cluster);
     agreement->lane = lane;
     agreement->op = op;
+    agreement->coordinator = op->node;
     agreement->deadline_us = cqr_deadline_us(lane->now_us, cluster->agreement_us);
     const struct schema_change *change = &op->result->schema;
     if (change->keyspace.size > 0 && (size_t)change->keyspace.size < sizeof agreement->keyspace)
@@ -143,13 +146,13 @@ static void answer(struct agreement_desk *desk, struct agreement *agreement, boo
         agreement_free(agreement); /* the lane has ended, and its ops with it */
 }
 
-/* Those that came before poll number `before` began, or (not agreed) whose time is over. */
+/* Those that came before poll number `before` of their coordinator began, or (not agreed) whose time is over. */
 static void answer_some(struct agreement_desk *desk, bool agreed, uint32_t before)
 {
     struct agreement *answered = NULL;
     for (struct agreement **at = &desk->waiting; *at != NULL;) {
         struct agreement *agreement = *at;
-        bool through = agreed ? (int32_t)(before - agreement->since) > 0 : desk->lane->now_us >= agreement->deadline_us || desk->stopped;
+        bool through = agreed ? (int32_t)(before - agreement->since) > 0 && (agreement->coordinator == NULL || agreement->coordinator == desk->asked) : desk->lane->now_us >= agreement->deadline_us || desk->stopped;
         if (!through) {
             at = &agreement->next;
             continue;
@@ -214,10 +217,33 @@ static void peers_done(struct lane *lane, struct op *op, void *context)
         cqr_wheel_disarm(&desk->lane->wheel, &desk->timer);
 }
 
+/* Lane 0's connection to that node; the control connection where there is none. */
+static struct conn *conn_to(struct agreement_desk *desk, const struct cqlring_node *node)
+{
+    for (struct pool *pool = node != NULL ? desk->lane->pools : NULL; pool != NULL; pool = pool->next) {
+        const struct pool_link *link = pool->cluster == desk->cluster && node->index < pool->link_count ? pool->links[node->index] : NULL;
+        if (link != NULL && link->up && cqr_writer_has_room(link->conn))
+            return link->conn;
+    }
+    return cqr_control_conn(desk->cluster);
+}
+
+/* One of those who made the changes that are waited for, each in turn. */
+static const struct cqlring_node *next_asked(const struct agreement_desk *desk)
+{
+    uint32_t count = 0;
+    for (const struct agreement *agreement = desk->waiting; agreement != NULL; agreement = agreement->next)
+        count++;
+    const struct agreement *agreement = desk->waiting;
+    for (uint32_t i = count > 0 ? desk->poll % count : 0; i > 0; i--)
+        agreement = agreement->next;
+    return agreement != NULL ? agreement->coordinator : NULL;
+}
+
 static void local_done(struct lane *lane, struct op *op, void *context)
 {
     struct agreement_desk *desk = context;
-    struct conn *conn = desk->stopped ? NULL : cqr_control_conn(desk->cluster);
+    struct conn *conn = desk->stopped || op->status != CQLRING_OK ? NULL : op->conn;
     cqlring_bytes cell;
     uint32_t count = 0;
     desk->polling = false;
@@ -233,8 +259,11 @@ static void local_done(struct lane *lane, struct op *op, void *context)
 
 static void poll(struct agreement_desk *desk)
 {
-    struct conn *conn = cqr_control_conn(desk->cluster);
-    if (desk->polling || conn == NULL)
+    if (desk->polling)
+        return;
+    desk->asked = next_asked(desk);
+    struct conn *conn = conn_to(desk, desk->asked);
+    if (conn == NULL)
         return;
     desk->polling = cqr_own_request(desk->lane, conn, OPCODE_QUERY, cqlring_text("SELECT schema_version FROM system.local WHERE key='local'"),
                                     (cqlring_bytes){NULL, 0}, QUERY_TIMEOUT_US, local_done, desk);
