@@ -133,6 +133,11 @@ static inline __attribute__((always_inline)) struct conn *may_take(const struct 
     return !link->conn->writer.suspect && cqr_writer_has_room(link->conn) ? link->conn : NULL;
 }
 
+static inline bool is_lwt(const struct op *op)
+{
+    return op->version->is_lwt || (op->body != NULL && op->body->is_lwt);
+}
+
 /* The best of the op's replicas; *live: how many could take it, but for the limit. Made twice: for the ring alone, which is what most
    clusters have, and for shards and tablets. */
 static inline __attribute__((always_inline)) struct conn *best_replica(const struct lane *lane, const struct pool *pool, const struct op *op,
@@ -140,7 +145,7 @@ static inline __attribute__((always_inline)) struct conn *best_replica(const str
                                                                       uint32_t *live)
 {
     struct conn *best = NULL, *only = NULL;
-    const bool conditional = op->version->is_lwt || (op->body != NULL && op->body->is_lwt);
+    const bool conditional = is_lwt(op);
     uint32_t able = 0;
     for (uint32_t i = 0; i < places->count; i++) {
         uint32_t index = !sharded || places->nodes != NULL ? places->nodes[i] : places->tablet->replicas[i].node;
@@ -189,11 +194,6 @@ static __attribute__((noinline)) struct conn *quicker(struct lane *lane, const s
             best = conn;
     }
     return best != NULL ? best : slow;
-}
-
-static inline bool is_lwt(const struct op *op)
-{
-    return op->version->is_lwt || (op->body != NULL && op->body->is_lwt);
 }
 
 enum { NEAR_US = 200000 };

@@ -270,6 +270,27 @@ cqlring_future *flow_job(struct flow *flow, cqlring_prepared *statement, struct 
     return future;
 }
 
+struct node_counters flow_counted_rows(struct flow *flow, const char *insert_text, uint64_t count, uint32_t window)
+{
+    cqlring_prepared *insert = flow_prepare(flow, insert_text);
+    struct flow_rows rows;
+    struct flow_sink sink;
+    struct node_counters counters;
+    node_counters_reset(flow->node);
+    flow_rows_init(&rows, count, 16);
+    flow_sink_init(&sink, count);
+    cqlring_execution idempotent = {.struct_size = sizeof idempotent, .idempotent = CQLRING_YES};
+    cqlring_job_options options = {.struct_size = sizeof options, .execution = &idempotent, .window = window};
+    flow_ok(flow_run(flow, insert, &rows, &sink, &options, NULL, NULL));
+    ck_assert_msg(sink.failed == 0, "%lu failed: %s", (unsigned long)sink.failed, sink.first_error);
+    ck_assert_uint_eq(flow_sink_missing(&sink, count), 0);
+    flow_rows_fini(&rows);
+    flow_sink_fini(&sink);
+    cqlring_prepared_release(insert);
+    node_counters(flow->node, NODE_ALL, &counters);
+    return counters;
+}
+
 void flow_until(cqlring_future *job, const atomic_bool *said)
 {
     cqlring_error error;

@@ -94,6 +94,8 @@ cqlring_future *flow_job(struct flow *flow, cqlring_prepared *statement, struct 
 cqlring_status flow_run(struct flow *flow, cqlring_prepared *statement, struct flow_rows *rows, struct flow_sink *sink, const cqlring_job_options *options,
                         cqlring_summary *summary, cqlring_error *error);
 
+/* So many rows by an insert of (k, v), idempotent, all of which must succeed; what the nodes counted of them. window 0: the default. */
+struct node_counters flow_counted_rows(struct flow *flow, const char *insert_text, uint64_t count, uint32_t window);
 /* Until the source or the sink of a running job has said LATER; the job must not end meanwhile. */
 void flow_until(cqlring_future *job, const atomic_bool *said);
 

@@ -72,26 +72,6 @@ static void open_covered(struct flow *flow, uint32_t nodes, uint32_t shards)
     watch_for(flow, all_covered, (&(struct want){nodes, shards}));
 }
 
-static struct node_counters run_rows(struct flow *flow, const char *insert_text, uint64_t count, uint32_t window)
-{
-    cqlring_prepared *insert = flow_prepare(flow, insert_text);
-    struct flow_rows rows;
-    struct flow_sink sink;
-    struct node_counters counters;
-    node_counters_reset(flow->node);
-    flow_rows_init(&rows, count, 16);
-    flow_sink_init(&sink, count);
-    cqlring_job_options options = {.struct_size = sizeof options, .execution = &idempotent, .window = window};
-    flow_ok(flow_run(flow, insert, &rows, &sink, &options, NULL, NULL));
-    ck_assert_msg(sink.failed == 0, "%lu failed: %s", (unsigned long)sink.failed, sink.first_error);
-    ck_assert_uint_eq(flow_sink_missing(&sink, count), 0);
-    flow_rows_fini(&rows);
-    flow_sink_fini(&sink);
-    cqlring_prepared_release(insert);
-    node_counters(flow->node, NODE_ALL, &counters);
-    return counters;
-}
-
 /* ---- routing ---- */
 
 START_TEST(every_row_goes_to_its_tokens_shard_whatever_their_number)
@@ -101,7 +81,7 @@ START_TEST(every_row_goes_to_its_tokens_shard_whatever_their_number)
         struct flow flow;
         begin(&flow, 1, counts[i]);
         open_covered(&flow, 1, counts[i]);
-        struct node_counters counters = run_rows(&flow, FLOW_INSERT, 1000, 0);
+        struct node_counters counters = flow_counted_rows(&flow, FLOW_INSERT, 1000, 0);
         ck_assert_uint_eq(counters.shard_misses, 0);
         ck_assert_uint_eq(counters.shard_hits, 1000);
         ck_assert_uint_eq(flow_stats(&flow).shard_fallbacks, 0);
@@ -135,10 +115,10 @@ START_TEST(with_rf_1_there_is_one_node_and_shard_for_a_row)
     while (!(watch_node(&flow, 0, &info) && info.connections == 4 && watch_node(&flow, 1, &info) && info.connections == 7 && watch_node(&flow, 2, &info) &&
              info.connections == 4))
         watch_pass(&flow, 5);
-    struct node_counters counters = run_rows(&flow, "INSERT INTO one.t (k, v) VALUES (?, ?)", KEYS, 0);
+    struct node_counters counters = flow_counted_rows(&flow, "INSERT INTO one.t (k, v) VALUES (?, ?)", KEYS, 0);
     ck_assert_uint_eq(counters.shard_hits, KEYS);
     ask_record_clear();
-    run_rows(&flow, "INSERT INTO one.t (k, v) VALUES (?, ?)", KEYS, 0);
+    flow_counted_rows(&flow, "INSERT INTO one.t (k, v) VALUES (?, ?)", KEYS, 0);
     cqlring_prepared *select = flow_prepare(&flow, "SELECT v FROM one.t WHERE k = ?");
     for (int64_t k = 0; k < KEYS; k++) {
         cqlring_result *result = NULL;
@@ -173,7 +153,7 @@ START_TEST(with_rf_3_each_row_goes_to_a_replica_and_its_shard_there)
     struct flow flow;
     begin(&flow, 5, 4);
     open_covered(&flow, 5, 4);
-    struct node_counters counters = run_rows(&flow, FLOW_INSERT, 3000, 0);
+    struct node_counters counters = flow_counted_rows(&flow, FLOW_INSERT, 3000, 0);
     ck_assert_uint_eq(counters.replica_misses, 0);
     ck_assert_uint_eq(counters.shard_misses, 0);
     ck_assert_uint_eq(counters.shard_hits, 3000);
@@ -255,7 +235,7 @@ START_TEST(a_shards_connection_dies_in_the_middle_of_a_job)
     ck_assert_uint_ge(killing.killed, 5);
     ck_assert_int_eq(node_table_rows(flow.node, "ks.t"), 4000);
     watch_for(&flow, all_covered, (&(struct want){1, 5}));
-    struct node_counters counters = run_rows(&flow, FLOW_INSERT, 500, 0);
+    struct node_counters counters = flow_counted_rows(&flow, FLOW_INSERT, 500, 0);
     ck_assert_uint_eq(counters.shard_misses, 0);
     flow_rows_fini(&rows);
     flow_sink_fini(&sink);
@@ -322,7 +302,7 @@ START_TEST(sh_09_connections_close_at_random_under_many_threads)
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
         if (count > 0 && count <= 64 && !conns[random % count].registered)
             node_cut(flow.node, conns[random % count].node, conns[random % count].conn);
-        usleep(5000);
+        watch_pass(&flow, 5);
     }
     atomic_store(&storm.stop, true);
     for (int i = 0; i < 8; i++)
@@ -345,7 +325,7 @@ START_TEST(a_node_comes_back_with_another_number_of_shards)
         node_set_shards(flow.node, 0, counts[i]);
         node_up(flow.node, 0, false);
         watch_for(&flow, all_covered, (&(struct want){1, counts[i]}));
-        struct node_counters counters = run_rows(&flow, FLOW_INSERT, 400, 0);
+        struct node_counters counters = flow_counted_rows(&flow, FLOW_INSERT, 400, 0);
         ck_assert_uint_eq(counters.shard_misses, 0);
     }
     flow_close(&flow);
@@ -366,7 +346,7 @@ START_TEST(other_shards_are_noticed_by_the_next_connection)
             node_cut(flow.node, 0, conns[i].conn);
     watch_for(&flow, all_covered, (&(struct want){1, 6}));
     ck_assert_uint_ge(watch_log_count("has 6 shards now, it had 4"), 1);
-    struct node_counters counters = run_rows(&flow, FLOW_INSERT, 400, 0);
+    struct node_counters counters = flow_counted_rows(&flow, FLOW_INSERT, 400, 0);
     ck_assert_uint_eq(counters.shard_misses, 0);
     flow_close(&flow);
 }
@@ -388,7 +368,7 @@ START_TEST(an_address_translation_is_noticed_said_once_and_gone_around)
     struct node_counters counters, before;
     node_counters(flow.node, 0, &before);
     ck_assert_uint_le(before.connections, 1 + 8 + 32 + 4 + 4);
-    counters = run_rows(&flow, FLOW_INSERT, 500, 0);
+    counters = flow_counted_rows(&flow, FLOW_INSERT, 500, 0);
     ck_assert_uint_eq(counters.shard_misses, 0);
     flow_close(&flow);
 }
@@ -407,7 +387,7 @@ START_TEST(without_a_shard_aware_port_shards_are_found_by_trial)
         flow_open(&flow);
         watch_for(&flow, all_covered, (&(struct want){2, 6}));
         ck_assert_uint_eq(watch_log_count(paused), 0);
-        struct node_counters counters = run_rows(&flow, FLOW_INSERT, 500, 0);
+        struct node_counters counters = flow_counted_rows(&flow, FLOW_INSERT, 500, 0);
         ck_assert_uint_eq(counters.shard_misses, 0);
         flow_close(&flow);
     }
@@ -430,7 +410,7 @@ START_TEST(sh_08_a_shard_aware_port_that_is_closed_or_a_black_hole)
         uint32_t connections;
         while (covered(&flow, 0, &connections) < 4)
             watch_pass(&flow, 5);
-        struct node_counters counters = run_rows(&flow, FLOW_INSERT, 300, 0);
+        struct node_counters counters = flow_counted_rows(&flow, FLOW_INSERT, 300, 0);
         ck_assert_uint_eq(counters.shard_misses, 0);
         flow_close(&flow);
     }
@@ -445,7 +425,7 @@ START_TEST(over_tls_its_own_shard_aware_port_is_used)
     begin(&flow, 1, 4);
     secure_flow(&flow, "node-good", &tls);
     open_covered(&flow, 1, 4);
-    struct node_counters counters = run_rows(&flow, FLOW_INSERT, 300, 0);
+    struct node_counters counters = flow_counted_rows(&flow, FLOW_INSERT, 300, 0);
     ck_assert_uint_eq(counters.shard_misses, 0);
     ck_assert_uint_eq(counters.connections_open, 4 + 1);
     ck_assert_uint_eq(watch_log_count("is not used for"), 0);
@@ -463,7 +443,7 @@ START_TEST(sh_04_a_small_range_of_local_ports)
     flow_start(&flow);
     flow_open(&flow);
     watch_for(&flow, all_covered, (&(struct want){1, 8}));
-    struct node_counters counters = run_rows(&flow, FLOW_INSERT, 300, 0);
+    struct node_counters counters = flow_counted_rows(&flow, FLOW_INSERT, 300, 0);
     ck_assert_uint_eq(counters.shard_misses, 0);
     flow_close(&flow);
 }
@@ -512,7 +492,7 @@ START_TEST(sh_05_local_ports_that_are_in_use_are_passed_over)
         flow_open(&flow);
         watch_for(&flow, all_covered, (&(struct want){1, SHARDS}));
         ck_assert_uint_eq(watch_log_count("is not used for"), 0);
-        struct node_counters counters = run_rows(&flow, FLOW_INSERT, 200, 0);
+        struct node_counters counters = flow_counted_rows(&flow, FLOW_INSERT, 200, 0);
         ck_assert_uint_eq(counters.shard_misses, 0);
         flow_close(&flow);
         for (int i = 0; i < COUNT; i++)
@@ -540,7 +520,7 @@ START_TEST(st_18_there_are_as_many_connections_as_documented)
     flow_start(&flow);
     flow_open(&flow);
     watch_for(&flow, watch_all_up, &(uint32_t){3});
-    run_rows(&flow, FLOW_INSERT, 300, 0);
+    flow_counted_rows(&flow, FLOW_INSERT, 300, 0);
     ck_assert_uint_eq(node_conns(flow.node, NODE_ALL, conns, 64), 3 + 1);
     ck_assert_uint_eq(flow_stats(&flow).shard_fallbacks, 0);
     flow_close(&flow);
@@ -556,7 +536,7 @@ START_TEST(connections_max_bounds_the_shards_connections)
     flow_open(&flow);
     watch_for(&flow, watch_logged, "connections_max");
     watch_for(&flow, watch_all_up, &(uint32_t){2});
-    run_rows(&flow, FLOW_INSERT, 500, 0);
+    flow_counted_rows(&flow, FLOW_INSERT, 500, 0);
     struct node_conn_info conns[64];
     uint32_t count = node_conns(flow.node, NODE_ALL, conns, 64);
     ck_assert_uint_le(count, 14);

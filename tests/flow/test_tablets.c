@@ -53,26 +53,6 @@ static void up(struct flow *flow, uint32_t nodes, uint32_t shards)
     watch_for(flow, all_shards, &shards);
 }
 
-static struct node_counters run_rows(struct flow *flow, const char *insert_text, uint64_t count, uint32_t window)
-{
-    cqlring_prepared *insert = flow_prepare(flow, insert_text);
-    struct flow_rows rows;
-    struct flow_sink sink;
-    struct node_counters counters;
-    node_counters_reset(flow->node);
-    flow_rows_init(&rows, count, 16);
-    flow_sink_init(&sink, count);
-    cqlring_job_options options = {.struct_size = sizeof options, .execution = &idempotent, .window = window};
-    flow_ok(flow_run(flow, insert, &rows, &sink, &options, NULL, NULL));
-    ck_assert_msg(sink.failed == 0, "%lu failed: %s", (unsigned long)sink.failed, sink.first_error);
-    ck_assert_uint_eq(flow_sink_missing(&sink, count), 0);
-    flow_rows_fini(&rows);
-    flow_sink_fini(&sink);
-    cqlring_prepared_release(insert);
-    node_counters(flow->node, NODE_ALL, &counters);
-    return counters;
-}
-
 #define INSERT_ONE "INSERT INTO one.t (k, v) VALUES (?, ?)"
 
 /* One row at a time, so a tablet is met wrongly at most once; afterwards never. */
@@ -80,11 +60,11 @@ START_TEST(tb_03_a_fresh_session_learns_each_tablet_once)
 {
     struct flow flow;
     up(&flow, 3, 4);
-    struct node_counters counters = run_rows(&flow, INSERT_ONE, 2000, 1);
+    struct node_counters counters = flow_counted_rows(&flow, INSERT_ONE, 2000, 1);
     ck_assert_uint_gt(counters.shard_misses, 0);
     ck_assert_uint_le(counters.shard_misses, 8);
     ck_assert_uint_eq(flow_stats(&flow).tablets_learned, counters.shard_misses);
-    counters = run_rows(&flow, INSERT_ONE, 2000, 0);
+    counters = flow_counted_rows(&flow, INSERT_ONE, 2000, 0);
     ck_assert_uint_eq(counters.shard_misses, 0);
     ck_assert_uint_eq(counters.replica_misses, 0);
     flow_close(&flow);
@@ -95,9 +75,9 @@ START_TEST(tb_03_answers_with_a_place_fall_to_none_in_a_bulk_job)
 {
     struct flow flow;
     up(&flow, 5, 3);
-    struct node_counters counters = run_rows(&flow, FLOW_INSERT, 10000, 256);
+    struct node_counters counters = flow_counted_rows(&flow, FLOW_INSERT, 10000, 256);
     ck_assert_uint_le(counters.shard_misses, 8 * 256); /* what was in flight before the first answers */
-    counters = run_rows(&flow, FLOW_INSERT, 10000, 256);
+    counters = flow_counted_rows(&flow, FLOW_INSERT, 10000, 256);
     ck_assert_uint_eq(counters.shard_misses, 0);
     ck_assert_uint_eq(counters.replica_misses, 0);
     ck_assert_uint_eq(counters.shard_hits, 10000);
@@ -146,9 +126,9 @@ START_TEST(with_rf_1_there_is_one_node_and_shard_for_a_row)
     on_node(&flow, "CREATE TABLE one.t (k bigint PRIMARY KEY, v blob)");
     flow_open(&flow);
     watch_for(&flow, all_shards, &(uint32_t){4});
-    run_rows(&flow, INSERT_ONE, KEYS, 1);
+    flow_counted_rows(&flow, INSERT_ONE, KEYS, 1);
     ask_record_clear();
-    run_rows(&flow, INSERT_ONE, KEYS, 0);
+    flow_counted_rows(&flow, INSERT_ONE, KEYS, 0);
     cqlring_prepared *select = flow_prepare(&flow, "SELECT v FROM one.t WHERE k = ?");
     for (int64_t k = 0; k < KEYS; k++)
         flow_ok(ask_prepared(&flow, select, (cqlring_bytes[]){flow_bigint(k)}, 1, NULL, NULL, NULL));
@@ -167,13 +147,13 @@ START_TEST(migrations_splits_and_merges_replace_what_was_known)
     struct flow flow;
     up(&flow, 4, 3);
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
-        run_rows(&flow, FLOW_INSERT, 1500, 0);
+        flow_counted_rows(&flow, FLOW_INSERT, 1500, 0);
         node_set_tablets(flow.node, plans[i][0], plans[i][1]);
         /* a range that overlapped is dropped as a whole and its rest learned later; that a replica has moved is only told by it,
            when the load happens to make it the choice */
         struct node_counters counters = {0};
         for (int round = 0; round < 10 && (round < 2 || counters.shard_misses + counters.replica_misses > 0); round++)
-            counters = run_rows(&flow, FLOW_INSERT, 1500, 0);
+            counters = flow_counted_rows(&flow, FLOW_INSERT, 1500, 0);
         ck_assert_uint_eq(counters.shard_misses, 0);
         ck_assert_uint_eq(counters.replica_misses, 0);
     }
@@ -183,7 +163,7 @@ END_TEST
 
 static bool learned_more(struct flow *flow, void *than)
 {
-    struct node_counters counters = run_rows(flow, INSERT_ONE, 50, 1);
+    struct node_counters counters = flow_counted_rows(flow, INSERT_ONE, 50, 1);
     (void)counters;
     return flow_stats(flow).tablets_learned > *(uint64_t *)than;
 }
@@ -193,13 +173,13 @@ START_TEST(a_dropped_table_is_forgotten)
 {
     struct flow flow;
     up(&flow, 3, 2);
-    run_rows(&flow, INSERT_ONE, 500, 1);
+    flow_counted_rows(&flow, INSERT_ONE, 500, 1);
     uint64_t before = flow_stats(&flow).tablets_learned;
     flow_cql(&flow, "DROP TABLE one.t");
     flow_cql(&flow, "CREATE TABLE one.t (k bigint PRIMARY KEY, v blob)");
     watch_for(&flow, learned_more, &before);
-    run_rows(&flow, INSERT_ONE, 500, 1);
-    struct node_counters counters = run_rows(&flow, INSERT_ONE, 500, 0);
+    flow_counted_rows(&flow, INSERT_ONE, 500, 1);
+    struct node_counters counters = flow_counted_rows(&flow, INSERT_ONE, 500, 0);
     ck_assert_uint_eq(counters.shard_misses, 0);
     flow_close(&flow);
 }
@@ -210,7 +190,7 @@ START_TEST(an_altered_keyspace_is_forgotten)
 {
     struct flow flow;
     up(&flow, 3, 2);
-    run_rows(&flow, INSERT_ONE, 500, 1);
+    flow_counted_rows(&flow, INSERT_ONE, 500, 1);
     uint64_t before = flow_stats(&flow).tablets_learned;
     flow_cql(&flow, "ALTER KEYSPACE one WITH durable_writes = false");
     watch_for(&flow, learned_more, &before);
@@ -222,20 +202,20 @@ START_TEST(a_node_that_leaves_takes_its_tablets_with_it)
 {
     struct flow flow;
     up(&flow, 4, 2);
-    run_rows(&flow, FLOW_INSERT, 1000, 1);
+    flow_counted_rows(&flow, FLOW_INSERT, 1000, 1);
     node_leave(flow.node, 2, true);
     watch_for(&flow, watch_known, &(uint32_t){3});
-    run_rows(&flow, FLOW_INSERT, 1000, 0);
-    run_rows(&flow, FLOW_INSERT, 1000, 0);
-    struct node_counters counters = run_rows(&flow, FLOW_INSERT, 1000, 0);
+    flow_counted_rows(&flow, FLOW_INSERT, 1000, 0);
+    flow_counted_rows(&flow, FLOW_INSERT, 1000, 0);
+    struct node_counters counters = flow_counted_rows(&flow, FLOW_INSERT, 1000, 0);
     ck_assert_uint_eq(counters.replica_misses, 0);
     ck_assert_uint_eq(counters.shard_misses, 0);
     node_join(flow.node, 2, true);
     watch_for(&flow, watch_all_up, &(uint32_t){4});
     watch_for(&flow, all_shards, &(uint32_t){2});
-    run_rows(&flow, FLOW_INSERT, 1000, 0); /* one at a time all rows would go to first replicas, and a stale third one not be noticed */
-    run_rows(&flow, FLOW_INSERT, 1000, 0);
-    counters = run_rows(&flow, FLOW_INSERT, 1000, 0);
+    flow_counted_rows(&flow, FLOW_INSERT, 1000, 0); /* one at a time all rows would go to first replicas, and a stale third one not be noticed */
+    flow_counted_rows(&flow, FLOW_INSERT, 1000, 0);
+    counters = flow_counted_rows(&flow, FLOW_INSERT, 1000, 0);
     ck_assert_uint_eq(counters.shard_misses, 0);
     flow_close(&flow);
 }
@@ -250,12 +230,12 @@ START_TEST(a_replica_that_is_not_known_is_looked_for)
     flow_open(&flow);
     watch_for(&flow, watch_all_up, &(uint32_t){3});
     node_hide(flow.node, 3, false);
-    run_rows(&flow, FLOW_INSERT, 300, 1); /* no event has told of it */
+    flow_counted_rows(&flow, FLOW_INSERT, 300, 1); /* no event has told of it */
     watch_for(&flow, watch_all_up, &(uint32_t){4});
     watch_for(&flow, all_shards, &(uint32_t){2});
-    run_rows(&flow, FLOW_INSERT, 1000, 0);
-    run_rows(&flow, FLOW_INSERT, 1000, 0);
-    struct node_counters counters = run_rows(&flow, FLOW_INSERT, 1000, 0);
+    flow_counted_rows(&flow, FLOW_INSERT, 1000, 0);
+    flow_counted_rows(&flow, FLOW_INSERT, 1000, 0);
+    struct node_counters counters = flow_counted_rows(&flow, FLOW_INSERT, 1000, 0);
     ck_assert_uint_eq(counters.shard_misses, 0);
     flow_close(&flow);
 }
@@ -270,7 +250,7 @@ START_TEST(where_there_are_no_tablets_nothing_is_learned)
     flow_start(&flow);
     flow_open(&flow);
     watch_for(&flow, all_shards, &(uint32_t){4});
-    struct node_counters counters = run_rows(&flow, FLOW_INSERT, 500, 0);
+    struct node_counters counters = flow_counted_rows(&flow, FLOW_INSERT, 500, 0);
     ck_assert_uint_eq(counters.shard_misses, 0);
     ck_assert_uint_eq(flow_stats(&flow).tablets_learned, 0);
     flow_close(&flow);
