@@ -52,7 +52,7 @@ static void agreement_free(struct agreement *agreement)
 {
     struct cqlring_cluster *cluster = agreement->cluster;
     cqr_mem_free(agreement);
-    cqlring_cluster_release(cluster);
+    cqr_cluster_release(cluster);
 }
 
 static void desk_take(struct lane *lane, struct lane_message *message);

@@ -280,6 +280,9 @@ static cqlring_status body_make(const cqlring_request *request, const uint8_t *e
     }
     if (shape.opcode == OPCODE_BATCH)
         body->plan.batch_kind = (uint8_t)request->batch->kind;
+    /* another node would do it once more, and each wait for the other: not for races, whatever was asked */
+    if (body->is_lwt || (shape.opcode == OPCODE_QUERY && !shape.is_read && !cqr_text_is_plain_write(request->cql)))
+        body->plan.copies_max = 0;
     cqr_plan_finish(&body->plan, shape.opcode, shape.is_read);
     body->session = cqr_session_retain(request->session);
     *out = body;

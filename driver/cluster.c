@@ -28,6 +28,12 @@ struct cqlring_cluster *cqr_cluster_retain(struct cqlring_cluster *cluster)
     return cluster;
 }
 
+struct cqlring_cluster *cqr_cluster_handle(struct cqlring_cluster *cluster)
+{
+    atomic_fetch_add_explicit(&cluster->handles, 1, memory_order_relaxed);
+    return cqr_cluster_retain(cluster);
+}
+
 static void secret_free(char *secret)
 {
     if (secret == NULL)
@@ -91,7 +97,7 @@ static void close_end(struct cluster_close *close)
     cqlring_future *future = close->future;
     atomic_store_explicit(&cluster->state, HANDLE_CLOSED, memory_order_release);
     cqr_mem_free(close);
-    cqlring_cluster_release(cluster);
+    cqr_cluster_release(cluster);
     if (future != NULL)
         cqr_future_complete(future);
 }
@@ -181,20 +187,20 @@ cqlring_status cqlring_cluster_close(cqlring_cluster *cluster, int64_t drain_us,
     return CQLRING_OK;
 }
 
+void cqr_cluster_release(struct cqlring_cluster *cluster)
+{
+    if (cluster->fork_generation == cqr_fork_generation() && atomic_fetch_sub_explicit(&cluster->references, 1, memory_order_acq_rel) == 1)
+        cluster_free(cluster);
+}
+
 void cqlring_cluster_release(cqlring_cluster *cluster)
 {
     if (cluster == NULL || cluster->fork_generation != cqr_fork_generation())
         return;
-    if (atomic_fetch_sub_explicit(&cluster->references, 1, memory_order_acq_rel) != 1)
-        return;
-    if (atomic_load_explicit(&cluster->state, memory_order_acquire) < HANDLE_CLOSING && cluster->control != NULL) {
-        atomic_fetch_add_explicit(&cluster->references, 1, memory_order_relaxed);
-        if (cqr_cluster_close(cluster, 0, NULL) == CQLRING_OK) {
-            cqlring_cluster_release(cluster); /* the close has its own */
-            return;
-        }
-    }
-    cluster_free(cluster);
+    /* what runs inside (connections, refreshes) refers to it too, but does not keep it open */
+    if (atomic_fetch_sub_explicit(&cluster->handles, 1, memory_order_acq_rel) == 1 && atomic_load_explicit(&cluster->state, memory_order_acquire) < HANDLE_CLOSING)
+        cqr_cluster_close(cluster, 0, NULL); /* no memory: its spare is gone, so it is closing */
+    cqr_cluster_release(cluster);
 }
 
 /* ---- open ---- */
@@ -259,8 +265,17 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     if (options->schema_agreement_us < -1 || options->schema_agreement_us > TIME_MAX_US)
         return cqr_error(error, CQLRING_INVALID, "cluster options: schema_agreement_us %lld (-1 for no wait, 0 for the default, or up to %lld microseconds, a day)",
                          (long long)options->schema_agreement_us, (long long)TIME_MAX_US);
-    if (options->schema_metadata > CQLRING_YES)
-        return cqr_error(error, CQLRING_INVALID, "cluster options: schema_metadata %d (DEFAULT, NO or YES)", options->schema_metadata);
+    const struct {
+        const char *name;
+        cqlring_tristate given;
+    } choices[] = {{"throw_on_overload", options->throw_on_overload},
+                   {"schema_metadata", options->schema_metadata},
+                   {"remote_local_consistency", options->remote_local_consistency},
+                   {"shard_connections", options->shard_connections},
+                   {"shard_aware_port", options->shard_aware_port}};
+    for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++)
+        if (choices[i].given > CQLRING_YES)
+            return cqr_error(error, CQLRING_INVALID, "cluster options: %s %d (DEFAULT, NO or YES)", choices[i].name, (int)choices[i].given);
     if ((options->local_port_min == 0) != (options->local_port_max == 0) ||
         (options->local_port_min != 0 && (options->local_port_min < 1024 || options->local_port_max > 65535 || options->local_port_min > options->local_port_max)))
         return cqr_error(error, CQLRING_INVALID, "cluster options: local ports %d to %d: both are given, 1024 to 65535, the lower one first", options->local_port_min,
@@ -358,7 +373,7 @@ void cqr_cluster_opened(struct cqlring_cluster *cluster, struct failure *failure
     if (failure == NULL) {
         unsigned state = HANDLE_OPENING;
         atomic_compare_exchange_strong_explicit(&cluster->state, &state, HANDLE_OPEN, memory_order_acq_rel, memory_order_acquire);
-        future->value = cluster; /* the opening's reference goes with it */
+        future->value = cluster; /* the opening's handle goes with it */
         cqr_future_complete(future);
         return;
     }
@@ -392,6 +407,7 @@ static cqlring_status cluster_open(cqlring_runtime *runtime, const cqlring_clust
     }
     atomic_init(&cluster->spare, spare);
     atomic_init(&cluster->references, 1);
+    atomic_init(&cluster->handles, 1); /* the opening's */
     cluster->fork_generation = cqr_fork_generation();
     pthread_mutex_init(&cluster->lock, NULL);
     pthread_mutex_init(&cluster->reload_lock, NULL);
@@ -525,6 +541,11 @@ bool cqr_cluster_has(const struct cqlring_cluster *cluster, const struct cqlring
 
 void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info)
 {
+    if (node == NULL || info == NULL) {
+        if (info != NULL)
+            *info = (cqlring_node_info){.address = "", .datacenter = "", .rack = "", .release_version = ""};
+        return;
+    }
     *info = (cqlring_node_info){.address = node->text,
                                 .datacenter = node->datacenter,
                                 .rack = node->rack,

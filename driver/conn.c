@@ -40,7 +40,7 @@ struct conn *cqr_conn_create(struct lane *lane, struct pool_link *home, const st
     conn->slots = cqr_mem_array(conn->slot_count, sizeof *conn->slots);
     conn->writer.streams = cqr_mem_array(conn->slot_count, sizeof *conn->writer.streams);
     if (conn->slots == NULL || conn->writer.streams == NULL) {
-        cqlring_cluster_release(conn->cluster);
+        cqr_cluster_release(conn->cluster);
         cqr_conn_free(conn);
         return NULL;
     }

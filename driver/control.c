@@ -197,7 +197,7 @@ static void topology_run(struct lane *lane, struct lane_message *message)
             cqr_pool_topology(pool, post->topology);
     }
     cqr_topology_release(post->topology);
-    cqlring_cluster_release(post->cluster);
+    cqr_cluster_release(post->cluster);
     cqr_mem_free(post);
 }
 
@@ -224,7 +224,7 @@ static void topology_publish(struct control *control, struct topology *topology)
             topology_run(control->lane, &post->message);
         } else if (!cqr_lane_post(&cluster->runtime->lanes[i], &post->message)) {
             cqr_topology_release(topology);
-            cqlring_cluster_release(cluster);
+            cqr_cluster_release(cluster);
             cqr_mem_free(post);
         }
     }
@@ -415,7 +415,7 @@ static void forget_run(struct lane *lane, struct lane_message *message)
     for (struct pool *pool = lane->pools; pool != NULL; pool = pool->next)
         if (pool->cluster == post->cluster)
             cqr_tablets_forget(pool, cqlring_text(post->keyspace), cqlring_text(post->table));
-    cqlring_cluster_release(post->cluster);
+    cqr_cluster_release(post->cluster);
     cqr_mem_free(post);
 }
 
@@ -433,7 +433,7 @@ static void tablets_forget(struct lane *lane, struct cqlring_cluster *cluster, c
         if (i == lane->index) {
             forget_run(lane, &post->message);
         } else if (!cqr_lane_post(&cluster->runtime->lanes[i], &post->message)) {
-            cqlring_cluster_release(cluster);
+            cqr_cluster_release(cluster);
             cqr_mem_free(post);
         }
     }
@@ -497,7 +497,7 @@ static void hint_run(struct lane *lane, struct lane_message *message)
     for (struct pool *pool = lane->pools; pool != NULL; pool = pool->next)
         if (pool->cluster == post->cluster)
             cqr_pool_node_hint(pool, post->node, true);
-    cqlring_cluster_release(post->cluster);
+    cqr_cluster_release(post->cluster);
     cqr_mem_free(post);
 }
 
@@ -513,7 +513,7 @@ void cqr_control_hint(struct lane *lane, struct cqlring_cluster *cluster, struct
         if (i == lane->index) {
             hint_run(lane, &post->message);
         } else if (!cqr_lane_post(&cluster->runtime->lanes[i], &post->message)) {
-            cqlring_cluster_release(cluster);
+            cqr_cluster_release(cluster);
             cqr_mem_free(post);
         }
     }
@@ -531,7 +531,7 @@ static void look_run(struct lane *lane, struct lane_message *message)
     (void)lane;
     if (control->state != CONTROL_STOPPED)
         schedule(control, DEBOUNCE_US);
-    cqlring_cluster_release(post->cluster);
+    cqr_cluster_release(post->cluster);
     cqr_mem_free(post);
 }
 
@@ -545,7 +545,7 @@ void cqr_control_look(struct lane *lane, struct cqlring_cluster *cluster)
     if (cluster->control->lane == lane) {
         look_run(lane, &post->message);
     } else if (!cqr_lane_post(cluster->control->lane, &post->message)) {
-        cqlring_cluster_release(cluster);
+        cqr_cluster_release(cluster);
         cqr_mem_free(post);
     }
 }
@@ -593,7 +593,7 @@ static void resolved_run(struct lane *lane, struct lane_message *message)
         round_with(control, &control->resolution);
     cqr_mem_free(control->resolution.addresses);
     control->resolution.addresses = NULL;
-    cqlring_cluster_release(cluster);
+    cqr_cluster_release(cluster);
 }
 
 /* On the resolver's thread, or the one that started it. */
@@ -607,7 +607,7 @@ static void resolved(struct resolution *resolution, void *context)
     if (!cqr_lane_post(control->lane, &control->resolved)) {
         cqr_mem_free(control->resolution.addresses);
         control->resolution.addresses = NULL;
-        cqlring_cluster_release(control->cluster);
+        cqr_cluster_release(control->cluster);
     }
     cqr_runtime_release(runtime);
 }
@@ -665,7 +665,7 @@ static void start_run(struct lane *lane, struct lane_message *message)
     cqr_mem_free(post);
     if (control->state == CONTROL_IDLE)
         start_round(control);
-    cqlring_cluster_release(cluster);
+    cqr_cluster_release(cluster);
 }
 
 bool cqr_control_create(struct cqlring_cluster *cluster)
@@ -692,7 +692,7 @@ void cqr_control_start(struct cqlring_cluster *cluster)
         cqr_cluster_retain(cluster);
         if (cqr_lane_post(cluster->control->lane, &post->message))
             return;
-        cqlring_cluster_release(cluster);
+        cqr_cluster_release(cluster);
         cqr_mem_free(post);
         cqr_cluster_opened(cluster, cqr_failure_make(CQLRING_CLOSED, "the runtime has ended"));
         return;

@@ -314,9 +314,9 @@ typedef struct cqlring_payload_entry {
 } cqlring_payload_entry;
 
 /* A request that waits long is sent to another node too; the first good answer counts, and the outcome is one as ever. Only for
-   reads, and for writes marked idempotent; never for conditional statements, counter batches, or with a target. An attempt that
-   fails as another node might not (lost, overloaded, time-outs) leaves the race, any other error ends it. Copies carry the same
-   timestamp. Precision: some 4 ms. */
+   reads, and for writes marked idempotent; never for conditional statements, counter batches, changes of the schema, or with a
+   target. An attempt that fails as another node might not (lost, overloaded, time-outs) leaves the race, any other error ends
+   it. Copies carry the same timestamp. Precision: some 4 ms. */
 typedef struct cqlring_speculation {
     size_t struct_size;
     uint32_t max;                 /* further attempts at once, each on a node of its own: 1 … 8; 0: none */

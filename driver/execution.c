@@ -25,6 +25,11 @@ static cqlring_status option_check(const cqlring_execution *execution, const str
         return cqr_error(error, CQLRING_INVALID, "execution options: %s %lld (-1 for none, 0 for the default, or microseconds)",
                          execution->timeout_us < -1 ? "timeout_us" : "attempt_timeout_us",
                          (long long)(execution->timeout_us < -1 ? execution->timeout_us : execution->attempt_timeout_us));
+    if (execution->idempotent > CQLRING_YES || execution->tracing > CQLRING_YES)
+        return cqr_error(error, CQLRING_INVALID, "execution options: %s %d (DEFAULT, NO or YES)", execution->idempotent > CQLRING_YES ? "idempotent" : "tracing",
+                         (int)(execution->idempotent > CQLRING_YES ? execution->idempotent : execution->tracing));
+    if (execution->retry > CQLRING_RETRY_NONE)
+        return cqr_error(error, CQLRING_INVALID, "execution options: retry %d (DEFAULT or NONE)", (int)execution->retry);
     if ((execution->consistency < 0 || execution->consistency > CQLRING_LOCAL_ONE) && execution->consistency != CQLRING_ANY)
         return cqr_error(error, CQLRING_INVALID, "execution options: consistency %d is none of the levels", execution->consistency);
     if (execution->serial_consistency != CQLRING_CONSISTENCY_DEFAULT && execution->serial_consistency != CQLRING_SERIAL &&

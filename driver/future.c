@@ -102,6 +102,8 @@ cqlring_status cqlring_future_wait(cqlring_future *future, int64_t timeout_us, c
 {
     if (future == NULL)
         return cqr_error(error, CQLRING_INVALID, "cqlring_future_wait: future must be given");
+    if (timeout_us < -1)
+        return cqr_error(error, CQLRING_INVALID, "cqlring_future_wait: timeout_us is %lld: -1 (until it is ready), 0 (now) or microseconds", (long long)timeout_us);
     if (is_foreign(future))
         return cqr_error(error, CQLRING_FORKED, "cqlring_future_wait: the future belongs to the parent process");
     if (is_done(future)) /* nothing to wait for, so in a callback too: how else would on_ready learn the status */
@@ -201,7 +203,7 @@ static void *value_of(const cqlring_future *future, enum future_kind kind)
 cqlring_cluster *cqlring_future_cluster(const cqlring_future *future)
 {
     cqlring_cluster *cluster = value_of(future, FUTURE_CLUSTER);
-    return cluster == NULL ? NULL : cqr_cluster_retain(cluster);
+    return cluster == NULL ? NULL : cqr_cluster_handle(cluster);
 }
 
 cqlring_session *cqlring_future_session(const cqlring_future *future)

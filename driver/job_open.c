@@ -120,6 +120,8 @@ void cqlring_job_rate(cqlring_future *future, double rows_per_s, double bytes_pe
 
 void cqlring_job_summary(const cqlring_future *future, cqlring_summary *summary)
 {
+    if (summary == NULL)
+        return;
     memset(summary, 0, sizeof *summary);
     struct job *job = job_of(future);
     if (job == NULL)

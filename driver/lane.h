@@ -189,7 +189,7 @@ void cqr_op_settle(struct lane *lane, struct op *op, cqlring_status status, stru
 /* For speculate.c. Takes it out of wherever it is under way, unsettled; false: its reply is in the ring, and will come to it. */
 bool cqr_op_withdraw(struct lane *lane, struct op *op);
 void cqr_op_try_again(struct lane *lane, struct op *op);             /* its last attempt failed and may be repeated */
-void cqr_op_settled_again(struct lane *lane, struct op *op);         /* settled, but only now its owner is told */
+void cqr_op_settled_again(struct lane *lane, struct op *op);         /* settled, but only now counted, and its owner told */
 void cqr_waiting_run(struct lane *lane);                             /* try what waits for a connection */
 const char *cqr_opcode_name(uint8_t opcode);
 

@@ -72,7 +72,7 @@ static void look_run(struct lane *lane, struct lane_message *message)
     struct look_post *post = (struct look_post *)(void *)message;
     (void)lane;
     look(post->cluster, post->node);
-    cqlring_cluster_release(post->cluster);
+    cqr_cluster_release(post->cluster);
     cqr_mem_free(post);
 }
 
@@ -91,7 +91,7 @@ void cqr_listener_node(struct lane *lane, struct cqlring_cluster *cluster, struc
     post->cluster = cqr_cluster_retain(cluster);
     post->node = node;
     if (!cqr_lane_post(&cluster->runtime->lanes[0], &post->message)) {
-        cqlring_cluster_release(cluster);
+        cqr_cluster_release(cluster);
         cqr_mem_free(post);
     }
 }

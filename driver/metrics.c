@@ -58,6 +58,11 @@ static const struct {
     {"requests_issued", "Requests written to a connection, every attempt.", OF_SUBMITTER(issued)},
     {"requests_settled", "Requests whose outcome is known.", OF_SUBMITTER(settled)},
     {"retries", "Attempts after the first one.", OF_SUBMITTER(retries)},
+    {"speculative", "Further attempts sent while one was under way.", OF_SUBMITTER(speculative)},
+    {"speculative_won", "Requests that one of these decided well.", OF_SUBMITTER(speculative_won)},
+    {"plans_ignored", "Orders of the application's plan that could not be.", OF_SUBMITTER(plans_ignored)},
+    {"shard_fallbacks", "Requests that took another shard's connection than theirs.", OF_SUBMITTER(shard_fallbacks)},
+    {"tablets_learned", "Places of tablets that replies told of.", OF_SUBMITTER(tablets_learned)},
     {"reprepares", "Statements prepared again on a node that did not know them.", OF_SUBMITTER(reprepares)},
     {"timeouts", "Requests and attempts that were not answered in time.", OF_SUBMITTER(timeouts)},
     {"late_replies", "Answers to requests that had timed out.", OF_SUBMITTER(late_replies)},
@@ -67,6 +72,9 @@ static const struct {
     {"recvs", "Receive calls.", OF_REACTOR(recvs)},
     {"received_bytes", "Bytes received.", OF_REACTOR(recv_bytes)},
     {"replies", "Frames received.", OF_REACTOR(replies)},
+    {"copied_up_bytes", "Bytes of replies moved after they were received.", OF_REACTOR(copied_up_bytes)},
+    {"copied_down_bytes", "Bytes of values written into send blocks.", OF_SUBMITTER(copied_down_bytes)},
+    {"log_dropped", "Log lines that there was no room for.", OF_REACTOR(log_dropped)},
     {"connections_opened", "Connections that came up.", OF_SUBMITTER(connections_opened)},
     {"connections_lost", "Connections that were up and went down.", OF_SUBMITTER(connections_lost)},
     {"tls_handshakes", "TLS handshakes that succeeded.", OF_REACTOR(tls_handshakes)},
@@ -96,6 +104,8 @@ static void lanes_put(struct text *text, const struct runtime_core *core)
         cqr_text_put(text, "cqlring_wakes_total{lane=\"%u\",who=\"reactor\"} %" PRIu64 "\n", j, value(&lane->stats.wakes_reactor));
         cqr_text_put(text, "cqlring_wakes_total{lane=\"%u\",who=\"waiter\"} %" PRIu64 "\n", j, value(&lane->stats.wakes_waiter));
     }
+    put_family(text, "allocations", "counter", NULL, "Allocations through the library, of the whole process.");
+    cqr_text_put(text, "cqlring_allocations_total %" PRIu64 "\n", cqr_mem_allocation_count());
     if (core->threads == CQLRING_THREADS_CALLER)
         return; /* the application's threads: no CPU time of ours */
     put_family(text, "cpu_seconds", "counter", "seconds", "CPU time of the library's threads.");

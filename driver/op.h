@@ -100,7 +100,8 @@ struct op {
     int64_t attempt_deadline_us;
     int64_t first_sent_us, received_us;
     uint32_t reply_budget;             /* bytes reserved for its reply */
-    uint32_t reprepares;               /* times its statement was unknown to a node */
+    uint16_t reprepares;               /* times its statement was unknown to a node */
+    bool uncounted;                    /* an attempt of a race: its end is not that of a request */
     bool other_only;                   /* next attempt only on a node not yet tried */
     bool pages;                        /* a job's row: all its pages are wanted */
     bool may_continue;                 /* settled, and a further page is there */

@@ -38,6 +38,30 @@ static void put_call(struct text *text, const char *name, bool given)
     put_text(text, name, given ? "(callback)" : NULL);
 }
 
+static void put_flag(struct text *text, const char *name, bool value)
+{
+    put_text(text, name, value ? "yes" : "no");
+}
+
+/* −1 stands for never, as it is given. */
+static void put_time(struct text *text, const char *name, int64_t value)
+{
+    put_number(text, name, value == INT64_MAX ? -1 : value);
+}
+
+static void put_points(struct text *text, const char *name, const struct contact_point *points, uint32_t count)
+{
+    cqr_text_put(text, "%s = %s", name, count == 0 ? "(none)" : "");
+    for (uint32_t i = 0; i < count; i++) {
+        const struct contact_point *point = &points[i];
+        bool is_v6 = strchr(point->host, ':') != NULL;
+        cqr_text_put(text, "%s%s%s%s", i > 0 ? ", " : "", is_v6 ? "[" : "", point->host, is_v6 ? "]" : "");
+        if (point->host[0] != '/' && point->port != 0) /* no port in a list of nodes: any */
+            cqr_text_put(text, ":%u", point->port);
+    }
+    cqr_text_put(text, "\n");
+}
+
 static void runtime_put(struct text *text, const struct runtime_core *core)
 {
     static const char *const threads[] = {"split", "inline", "caller"}, *const levels[] = {"", "error", "warn", "info", "debug"};
@@ -67,22 +91,14 @@ static void tls_put(struct text *text, const struct cqlring_cluster *cluster)
     put_text(text, "tls.version_min", tls->version_min == 13 ? "1.3" : "1.2");
     put_text(text, "tls.version_max", tls->version_max == 0 ? "(highest)" : tls->version_max == 13 ? "1.3" : "1.2");
     put_text(text, "tls.ciphers", tls->ciphers != NULL ? tls->ciphers : "(OpenSSL's)");
-    put_text(text, "tls.resume", tls->resume ? "yes" : "no");
+    put_flag(text, "tls.resume", tls->resume);
     put_text(text, "tls.server_name", tls->server_name);
 }
 
 static void cluster_put(struct text *text, struct cqlring_cluster *cluster)
 {
-    cqr_text_put(text, "cluster.contact_points = ");
-    for (uint32_t i = 0; i < cluster->point_count; i++) {
-        const struct contact_point *point = &cluster->points[i];
-        bool is_v6 = strchr(point->host, ':') != NULL;
-        if (point->host[0] == '/')
-            cqr_text_put(text, "%s%s", i > 0 ? ", " : "", point->host);
-        else
-            cqr_text_put(text, "%s%s%s%s:%u", i > 0 ? ", " : "", is_v6 ? "[" : "", point->host, is_v6 ? "]" : "", point->port);
-    }
-    cqr_text_put(text, "\n");
+    static const char *const schema[] = {"when asked for", "no", "yes"};
+    put_points(text, "cluster.contact_points", cluster->points, cluster->point_count);
     put_number(text, "cluster.port", cluster->port);
     put_text(text, "cluster.user", cluster->user);
     put_secret(text, "cluster.password", cluster->password);
@@ -104,9 +120,26 @@ static void cluster_put(struct text *text, struct cqlring_cluster *cluster)
     put_number(text, "cluster.request_size_max", cluster->request_size_max);
     put_text(text, "cluster.application_name", cluster->application_name);
     put_text(text, "cluster.application_version", cluster->application_version);
-    put_text(text, "cluster.throw_on_overload", cluster->config.throw_on_overload ? "yes" : "no");
+    put_flag(text, "cluster.throw_on_overload", cluster->config.throw_on_overload);
     put_call(text, "cluster.on_node", cluster->on_node != NULL);
     put_call(text, "cluster.translate_address", cluster->translate_address != NULL);
+    put_time(text, "cluster.schema_agreement_us", cluster->agreement_us);
+    put_text(text, "cluster.schema_metadata", schema[cluster->schema_metadata]);
+    const struct node_policy *policy = &cluster->policy;
+    put_text(text, "cluster.local_rack", policy->local_rack);
+    put_points(text, "cluster.allow_nodes", policy->allowed, policy->allowed_count);
+    put_points(text, "cluster.deny_nodes", policy->denied, policy->denied_count);
+    put_call(text, "cluster.node_filter", policy->filter != NULL);
+    put_number(text, "cluster.remote_nodes_max", policy->remote_max);
+    put_flag(text, "cluster.remote_local_consistency", policy->remote_local);
+    put_time(text, "cluster.slow_after_us", policy->slow_after_us);
+    put_call(text, "cluster.plan", policy->plan != NULL);
+    put_call(text, "cluster.retry_policy", policy->retry != NULL);
+    put_flag(text, "cluster.shard_connections", cluster->shard_connections);
+    put_flag(text, "cluster.shard_aware_port", cluster->shard_aware_port);
+    put_number(text, "cluster.local_port_min", cluster->local_port_min);
+    put_number(text, "cluster.local_port_max", cluster->local_port_max);
+    put_number(text, "cluster.shard_busy_percent", cluster->shard_busy_percent);
 }
 
 static void session_put(struct text *text, const struct cqlring_session *session)
@@ -121,8 +154,13 @@ static void session_put(struct text *text, const struct cqlring_session *session
     put_number(text, "session.attempt_timeout_us", plan->attempt_timeout_us);
     put_text(text, "session.consistency", plan->params.consistency < 11 ? consistencies[plan->params.consistency] : "?");
     put_number(text, "session.page_size", plan->params.page_size);
-    put_text(text, "session.idempotent", plan->idempotent ? "yes" : "no");
+    put_flag(text, "session.idempotent", plan->idempotent);
     put_text(text, "session.retry", plan->retry ? "default" : "none");
+    put_number(text, "session.speculation_max", plan->copies_max);
+    put_number(text, "session.speculation_delay_us", plan->copy_after_us);
+    cqr_text_put(text, "session.speculation_percentile = %g\n", (double)plan->percentile);
+    put_flag(text, "session.tracing", plan->params.tracing);
+    put_text(text, "session.serial_consistency", plan->params.serial_consistency == 0 ? NULL : plan->params.serial_consistency < 11 ? consistencies[plan->params.serial_consistency] : "?");
 }
 
 size_t cqlring_cluster_options_text(const cqlring_cluster *handle, char *buffer, size_t size)

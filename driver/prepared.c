@@ -52,7 +52,7 @@ static void statement_free(struct cqlring_prepared *prepared)
     cqr_mem_free(prepared->keyspace);
     cqr_mem_free(prepared->text);
     cqr_mem_free(prepared);
-    cqlring_cluster_release(cluster);
+    cqr_cluster_release(cluster);
 }
 
 static void cache_remove(struct cqlring_prepared *prepared)
@@ -553,24 +553,32 @@ cqlring_status cqlring_prepare_sync(cqlring_session *session, const char *cql, c
 
 uint32_t cqlring_prepared_bind_count(const cqlring_prepared *prepared)
 {
+    if (prepared == NULL)
+        return 0;
     const struct statement_version *version = cqr_prepared_version((struct cqlring_prepared *)(uintptr_t)prepared);
     return version->bind->columns.count;
 }
 
 bool cqlring_prepared_bind_column(const cqlring_prepared *prepared, uint32_t index, cqlring_column *column)
 {
+    if (prepared == NULL)
+        return false;
     const struct statement_version *version = cqr_prepared_version((struct cqlring_prepared *)(uintptr_t)prepared);
     return cqr_column_set_public(version->bind, index, column);
 }
 
 bool cqlring_prepared_result_column(const cqlring_prepared *prepared, uint32_t index, cqlring_column *column)
 {
+    if (prepared == NULL)
+        return false;
     const struct statement_version *version = cqr_prepared_version((struct cqlring_prepared *)(uintptr_t)prepared);
     return version->result != NULL && cqr_column_set_public(version->result, index, column);
 }
 
 int32_t cqlring_prepared_find(const cqlring_prepared *prepared, const char *name, uint32_t from)
 {
+    if (prepared == NULL || name == NULL)
+        return -1;
     const struct statement_version *version = cqr_prepared_version((struct cqlring_prepared *)(uintptr_t)prepared);
     char wanted[512];
     size_t size = 0;

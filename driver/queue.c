@@ -142,6 +142,8 @@ cqlring_status cqlring_queue_open(const cqlring_queue_options *options, cqlring_
 uint32_t cqlring_queue_room(const cqlring_queue *handle)
 {
     struct cqlring_queue *queue = (struct cqlring_queue *)(uintptr_t)handle;
+    if (queue == NULL)
+        return 0;
     unsigned used = atomic_load_explicit(&queue->used, memory_order_relaxed);
     return used < queue->capacity && atomic_load_explicit(&queue->bytes, memory_order_relaxed) < queue->bytes_max ? queue->capacity - used : 0;
 }
@@ -412,7 +414,7 @@ uint32_t cqlring_queue_reap(cqlring_queue *queue, cqlring_completion *completion
     if (status == NULL)
         status = &ignored;
     *status = CQLRING_INVALID;
-    if (queue == NULL || completions == NULL || capacity == 0 || (timeout_us != 0 && cqr_on_library_thread()))
+    if (queue == NULL || completions == NULL || capacity == 0 || timeout_us < -1 || (timeout_us != 0 && cqr_on_library_thread()))
         return 0;
     *status = CQLRING_FORKED;
     if (queue->fork_generation != cqr_fork_generation())
@@ -478,7 +480,7 @@ int cqlring_queue_fd(cqlring_queue *queue)
 
 uint64_t cqlring_queue_low_water(const cqlring_queue *queue)
 {
-    return atomic_load_explicit(&((struct cqlring_queue *)(uintptr_t)queue)->low_water, memory_order_relaxed);
+    return queue == NULL ? 0 : atomic_load_explicit(&((struct cqlring_queue *)(uintptr_t)queue)->low_water, memory_order_relaxed);
 }
 
 /* ---- cancel, abandon, close ---- */

@@ -131,6 +131,16 @@ static __attribute__((noinline, cold)) void error_fill(struct op *op)
         snprintf(error->node, sizeof error->node, "%s", node_text(op));
 }
 
+static inline void count_settled(struct lane *lane, cqlring_status status)
+{
+    cqr_count(&lane->stats.settled, 1);
+    lane->settled_this_turn++;
+    if (status != CQLRING_OK) {
+        cqr_count(&lane->stats.failed, 1);
+        cqr_count(&lane->stats.failed_by[(unsigned)status & 15], 1);
+    }
+}
+
 /* Inline so that the plain VOID's way is a straight one. */
 static inline __attribute__((always_inline)) void settle(struct lane *lane, struct op *op, cqlring_status status, struct failure *failure)
 {
@@ -147,15 +157,12 @@ static inline __attribute__((always_inline)) void settle(struct lane *lane, stru
     /* a failed row keeps them until its sink has seen them (cqlring_completion_cells) */
     if (op->values_block != NULL && !op->may_continue && status == CQLRING_OK)
         cqr_values_release(lane, op);
-    cqr_count(&lane->stats.settled, 1);
-    lane->settled_this_turn++;
-    if (status != CQLRING_OK) {
-        cqr_count(&lane->stats.failed, 1);
-        cqr_count(&lane->stats.failed_by[(unsigned)status & 15], 1);
+    if (!op->uncounted)
+        count_settled(lane, status);
+    if (status != CQLRING_OK)
         error_fill(op);
-    } else {
+    else
         op->maybe_applied = false;
-    }
     op->settled(lane, op);
 }
 
@@ -166,7 +173,8 @@ void cqr_op_settle(struct lane *lane, struct op *op, cqlring_status status, stru
 
 void cqr_op_settled_again(struct lane *lane, struct op *op)
 {
-    assert(op->state == OP_SETTLED);
+    assert(op->state == OP_SETTLED && !op->uncounted);
+    count_settled(lane, op->status);
     if (op->status != CQLRING_OK)
         error_fill(op);
     else
@@ -608,7 +616,7 @@ static void reply_error(struct lane *lane, struct op *op, struct conn *conn, str
     }
     /* a batch learns of its unknown statements one after the other (PS-09) */
     uint32_t statements = op->plan->opcode == OPCODE_BATCH && op->body != NULL ? op->body->prepared_count : 1;
-    if (error.code == ERROR_UNPREPARED && op->reprepares < REPREPARES_MAX + statements && !op->cancelled) {
+    if (error.code == ERROR_UNPREPARED && op->reprepares < REPREPARES_MAX + statements && op->reprepares < UINT16_MAX && !op->cancelled) {
         struct cqlring_prepared *prepared = NULL;
         if (op->plan->opcode == OPCODE_EXECUTE)
             prepared = op->version->prepared;

@@ -111,7 +111,7 @@ cqlring_status cqr_contact_points_parse(const char *text, uint16_t port, struct 
         if (wrong != NULL) {
             cqr_mem_free(points);
             return cqr_error(error, CQLRING_INVALID, "contact point %zu, \"%.*s\": %s", i + 1,
-                             part.size < 200 ? (int)part.size : 200, (const char *)part.data, wrong);
+                             part.size < 100 ? (int)part.size : 100, (const char *)part.data, wrong);
         }
         at = end + 1;
     }

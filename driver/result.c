@@ -500,7 +500,7 @@ bool cqr_failure_detail(const struct failure *failure, cqlring_error_detail *det
 
 uint32_t cqlring_completion_cells(const cqlring_completion *completion, cqlring_bytes *cells, uint32_t capacity)
 {
-    const struct failure *failure = (const struct failure *)(const void *)completion->error; /* its first member */
+    const struct failure *failure = completion == NULL ? NULL : (const struct failure *)(const void *)completion->error; /* its first member */
     if (failure == NULL || cqr_failure_is_static(failure) || failure->values == NULL || failure->values_size < 2)
         return 0;
     uint32_t count = cqr_load_u16(failure->values);
@@ -515,7 +515,7 @@ uint32_t cqlring_completion_cells(const cqlring_completion *completion, cqlring_
 
 void cqlring_completions_release(cqlring_completion *completions, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; ++i) {
+    for (uint32_t i = 0; completions != NULL && i < count; ++i) {
         cqlring_result_release(completions[i].result);
         cqr_failure_free(completions[i].error);
         completions[i].result = NULL;

@@ -262,7 +262,7 @@ static void core_destroy(struct runtime_core *core)
                     cqr_futex_wait(&never, 0, cqr_now_us() + 1000);
             }
         }
-        cqlring_cluster_release(cluster);
+        cqr_cluster_release(cluster);
     }
     threads_stop(core);
     lanes_fini(core);
@@ -451,6 +451,8 @@ struct runtime_core *cqr_runtime_observe(const cqlring_runtime *runtime)
 
 void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *out)
 {
+    if (out == NULL)
+        return;
     cqlring_stats sum = {.struct_size = sizeof sum};
     struct runtime_core *core = cqr_runtime_observe(runtime);
     for (uint32_t i = 0; core != NULL && i < core->lane_count; i++) {

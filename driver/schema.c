@@ -144,7 +144,7 @@ static void refresh_done(struct refresh *refresh, struct failure *failure)
     }
     cqr_mem_free(refresh);
     cqr_future_complete(future);
-    cqlring_cluster_release(cluster);
+    cqr_cluster_release(cluster);
 }
 
 /* All of a list: it is taken first, since whoever is told may ask again. */
@@ -522,7 +522,7 @@ cqlring_status cqlring_schema_refresh(cqlring_cluster *cluster, cqlring_future *
         return CQLRING_OK;
     *future = NULL;
     cqr_mem_free(refresh);
-    cqlring_cluster_release(cluster);
+    cqr_cluster_release(cluster);
     cqlring_future_release(own);
     cqlring_future_release(own);
     return cqr_error(error, CQLRING_CLOSED, "cqlring_schema_refresh: the runtime has ended");

@@ -432,7 +432,7 @@ static cqlring_status session_open(cqlring_cluster *cluster, const cqlring_sessi
     }
     atomic_init(&session->references, 1);
     session->fork_generation = cqr_fork_generation();
-    cqr_cluster_retain(cluster);
+    cqr_cluster_handle(cluster);
     pthread_mutex_lock(&cluster->lock);
     session->next = cluster->sessions;
     session->link = &cluster->sessions;

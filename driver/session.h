@@ -25,6 +25,7 @@ enum handle_state { HANDLE_OPENING, HANDLE_OPEN, HANDLE_CLOSING, HANDLE_CLOSED }
 
 struct cqlring_cluster {
     atomic_uint references;
+    atomic_uint handles;                /* of them, those of the application and of sessions: the last one's release closes it */
     uint32_t fork_generation;
     struct runtime_core *runtime;       /* a reference */
     struct cqlring_cluster *next, **link; /* in the runtime's list */
@@ -163,6 +164,8 @@ struct session_lane {
 };
 
 struct cqlring_cluster *cqr_cluster_retain(struct cqlring_cluster *cluster);
+void cqr_cluster_release(struct cqlring_cluster *cluster);
+struct cqlring_cluster *cqr_cluster_handle(struct cqlring_cluster *cluster); /* a reference that keeps it open: for cqlring_cluster_release */
 bool cqr_cluster_has(const struct cqlring_cluster *cluster, const struct cqlring_node *node); /* any thread */
 struct cqlring_session *cqr_session_retain(struct cqlring_session *session);
 /* The cluster's node of that host_id, address and place; made when it is new (index is given by the cluster). NULL: out of memory. */

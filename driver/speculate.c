@@ -57,6 +57,7 @@ static struct race *race_make(struct lane *lane, struct op *op)
     if (op->node != NULL)
         race->tried |= UINT64_C(1) << (op->node->index & 63);
     op->race = race;
+    op->uncounted = true;
     op->settled = race_settled;
     return race;
 }
@@ -64,6 +65,7 @@ static struct race *race_make(struct lane *lane, struct op *op)
 static void race_free(struct lane *lane, struct race *race)
 {
     race->op->race = NULL;
+    race->op->uncounted = false;
     race->op->settled = race->settled;
     race->next = lane->race_free;
     lane->race_free = race;
@@ -101,20 +103,8 @@ static void copy_remove(struct race *race, const struct op *copy)
 
 /* ---- ghosts: losers whose reply is in the ring ---- */
 
-static void uncount(struct lane *lane, const struct op *op)
-{
-    /* the end of an attempt is not that of a request */
-    cqr_count(&lane->stats.settled, UINT64_MAX);
-    if (op->status != CQLRING_OK) {
-        cqr_count(&lane->stats.failed, UINT64_MAX);
-        cqr_count(&lane->stats.failed_by[(unsigned)op->status & 15], UINT64_MAX);
-    }
-    lane->settled_this_turn--;
-}
-
 static void ghost_settled(struct lane *lane, struct op *op)
 {
-    uncount(lane, op);
     cqr_op_give(lane, op);
 }
 
@@ -210,7 +200,6 @@ static void late_own(struct lane *lane, struct race *race)
         end_own(lane, race);
         return;
     }
-    uncount(lane, op);
     cqlring_result_release(op->result);
     op->result = NULL;
     if (op->failure != NULL)
@@ -302,12 +291,9 @@ static void race_settled(struct lane *lane, struct op *op)
     }
     bool is_own = op == race->op;
     if (op->status == CQLRING_OK || is_decisive(lane, op) || (is_own && race->copy_count == 0)) {
-        if (!is_own)
-            uncount(lane, op);
         race_end(lane, race, op);
         return;
     }
-    uncount(lane, op);
     if (is_own)
         park(lane, op, true);
     else
@@ -369,6 +355,7 @@ static void copy_send(struct lane *lane, struct race *race)
     copy->settled = race_settled;
     copy->owner = race;
     copy->race = race;
+    copy->uncounted = true;
     copy->plan = op->plan;
     copy->version = op->version;
     copy->body = op->body;

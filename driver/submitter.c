@@ -47,7 +47,7 @@ static void conn_down(struct lane *lane, struct conn *conn)
         conn->next->link = conn->link;
     *conn->link = conn->next;
     lane->conn_count--;
-    cqlring_cluster_release(conn->cluster);
+    cqr_cluster_release(conn->cluster);
     conn->cluster = NULL;
     cqr_conn_command(conn, COMMAND_GOODBYE); /* the reactor closes and frees it */
 }

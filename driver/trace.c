@@ -64,7 +64,7 @@ static void end(struct trace_fetch *fetch, cqlring_status status, const char *wh
         fetch->future.error = &cqr_failure_make(status, "trace: %s", why)->error;
     }
     cqr_future_complete(&fetch->future);
-    cqlring_cluster_release(cluster);
+    cqr_cluster_release(cluster);
 }
 
 static void later(struct trace_fetch *fetch)
@@ -250,7 +250,7 @@ cqlring_status cqlring_trace_fetch(cqlring_cluster *cluster, const uint8_t trace
     *future = NULL;
     cqlring_future_release(&fetch->future);
     cqlring_future_release(&fetch->future);
-    cqlring_cluster_release(cluster);
+    cqr_cluster_release(cluster);
     return cqr_error(error, CQLRING_CLOSED, "cqlring_trace_fetch: the runtime has ended");
 }
 

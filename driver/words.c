@@ -62,16 +62,29 @@ bool cqr_text_is_read(cqlring_bytes cql)
     return is_word(word, size, "select");
 }
 
-bool cqr_text_is_conditional(cqlring_bytes cql)
+/* is_conditional is set for what changes data. */
+static bool changes_data(cqlring_bytes cql, bool *is_conditional)
 {
     const char *at = cql.data, *end = at + (cql.size > 0 ? cql.size : 0), *word;
+    *is_conditional = false;
     if (cql.size <= 0)
         return false;
     size_t size = next_word(&at, end, &word);
     if (!is_word(word, size, "insert") && !is_word(word, size, "update") && !is_word(word, size, "delete") && !is_word(word, size, "begin"))
         return false;
-    while ((size = next_word(&at, end, &word)) > 0)
-        if (is_word(word, size, "if"))
-            return true;
-    return false;
+    while (!*is_conditional && (size = next_word(&at, end, &word)) > 0)
+        *is_conditional = is_word(word, size, "if");
+    return true;
+}
+
+bool cqr_text_is_conditional(cqlring_bytes cql)
+{
+    bool is_conditional;
+    return changes_data(cql, &is_conditional) && is_conditional;
+}
+
+bool cqr_text_is_plain_write(cqlring_bytes cql)
+{
+    bool is_conditional;
+    return changes_data(cql, &is_conditional) && !is_conditional;
 }

@@ -529,6 +529,8 @@ START_TEST(the_options_are_told_and_no_secret_among_them)
     tls.key_password = "secret-key-word";
     flow.options.application_name = "two\nlines";
     flow.options.heartbeat_us = 12345678;
+    flow.options.allow_nodes = "127.0.0.1, [::1]:9042";
+    flow.options.slow_after_us = -1;
     flow.session_options.keyspace = "ks";
     flow_start(&flow);
     flow_open(&flow);
@@ -545,6 +547,12 @@ START_TEST(the_options_are_told_and_no_secret_among_them)
                                         "\ntls.key_password = (set)\n",
                                         "\ntls.verify = full\n",
                                         "\ntls.resume = yes\n",
+                                        "\ncluster.allow_nodes = 127.0.0.1, [::1]:9042\n",
+                                        "\ncluster.deny_nodes = (none)\n",
+                                        "\ncluster.slow_after_us = -1\n",
+                                        "\ncluster.schema_metadata = when asked for\n",
+                                        "\ncluster.retry_policy = (none)\n",
+                                        "\nsession.speculation_max = 0\n",
                                         "\nruntime.lanes = 1\n",
                                         "\nsession.keyspace = ks\n",
                                         "\nsession.consistency = LOCAL_ONE\n",

@@ -91,6 +91,65 @@ START_TEST(handles_may_be_let_go_in_every_order_with_a_job_under_way)
 }
 END_TEST
 
+/* ---- the last one closes ---- */
+
+static bool are_closed(struct flow *flow, void *context)
+{
+    struct node_counters counters;
+    node_counters(flow->node, NODE_ALL, &counters);
+    return counters.connections_open == *(uint64_t *)context;
+}
+
+/* Connections and what else runs inside refer to the cluster, but do not keep it open. */
+START_TEST(the_last_release_of_a_cluster_closes_it)
+{
+    struct flow flow;
+    flow_up(&flow);
+    struct node_counters before;
+    node_counters(flow.node, NODE_ALL, &before);
+    for (int i = 0; i < 5; i++) {
+        cqlring_cluster_options options = flow.options;
+        cqlring_cluster *cluster;
+        cqlring_session *session;
+        cqlring_prepared *prepared = NULL;
+        flow_ok(cqlring_cluster_open_sync(flow.runtime, &options, &cluster, NULL));
+        if (i % 2 == 1) {
+            flow_ok(cqlring_session_open_sync(cluster, NULL, &session, NULL));
+            flow_ok(cqlring_prepare_sync(session, FLOW_SELECT, &prepared, NULL));
+            cqlring_cluster_release(cluster); /* the session's keeps it open */
+            cqlring_request request = {.session = session, .cql = cqlring_text("SELECT key FROM system.local")};
+            flow_ok(cqlring_execute_sync(&request, NULL, NULL));
+            cqlring_session_release(session); /* the statement does not */
+        } else {
+            cqlring_cluster_release(cluster);
+        }
+        watch_for(&flow, are_closed, &before.connections_open);
+        ck_assert_uint_eq(cqlring_prepared_bind_count(prepared), prepared != NULL);
+        cqlring_prepared_release(prepared);
+    }
+    struct node_counters after;
+    node_counters(flow.node, NODE_ALL, &after);
+    ck_assert_uint_ge(after.connections, before.connections + 7);
+    flow_close(&flow);
+}
+END_TEST
+
+/* One that nobody took from its future is closed with it. */
+START_TEST(a_cluster_that_is_never_taken_from_its_future_is_closed)
+{
+    struct flow flow;
+    flow_up(&flow);
+    struct node_counters before;
+    node_counters(flow.node, NODE_ALL, &before);
+    cqlring_future *future;
+    flow_ok(cqlring_cluster_open(flow.runtime, &flow.options, &future, NULL));
+    flow_ok(cqlring_future_wait(future, -1, NULL));
+    cqlring_future_release(future);
+    watch_for(&flow, are_closed, &before.connections_open);
+    flow_close(&flow);
+}
+END_TEST
+
 /* ---- on_ready ---- */
 
 static void count_call(cqlring_future *future, void *context)
@@ -269,6 +328,8 @@ int main(void)
     TCase *tcase = tcase_create("shutdown_handles");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, handles_may_be_let_go_in_every_order_with_a_job_under_way);
+    tcase_add_test(tcase, the_last_release_of_a_cluster_closes_it);
+    tcase_add_test(tcase, a_cluster_that_is_never_taken_from_its_future_is_closed);
     tcase_add_test(tcase, on_ready_runs_once_whether_set_before_or_after_the_close);
     tcase_add_test(tcase, handles_outlive_the_runtime_and_answer_closed);
     tcase_add_test(tcase, the_runtime_may_be_destroyed_while_other_threads_execute);

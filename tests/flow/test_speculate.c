@@ -218,7 +218,7 @@ START_TEST(sp_04_when_the_last_attempt_fails_too_its_outcome_stands)
     cqlring_error error;
     ck_assert_int_eq(ask_end(insert(&stage), &error), CQLRING_SERVER);
     ck_assert_int_eq(error.server_code, 0x1001);
-    ck_assert_uint_eq(error.attempts, 2);
+    ck_assert_uint_ge(error.attempts, 2); /* more where the race was late: a retry of the first */
     ck_assert_uint_eq(error.may_have_been_applied, 1);
     stage.how.retry = CQLRING_RETRY_NONE;
     ck_assert_int_eq(ask_end(insert(&stage), &error), CQLRING_SERVER);
@@ -637,26 +637,28 @@ START_TEST(a_page_after_a_race_is_retried_as_any_other)
 }
 END_TEST
 
-/* Each attempt may be answered by a change of the schema; agreement is for requests without a race. */
-START_TEST(a_change_of_the_schema_may_race_too)
+/* Two nodes that change the schema at once are what agreement is there to prevent, and two that propose each cost the other a
+   round: neither is sent twice, though it may be marked idempotent. */
+START_TEST(a_change_of_the_schema_and_a_conditional_text_never_race)
 {
     struct stage stage;
     stage_open(&stage, 3);
-    node_schema_lag(stage.flow.node, 2, NODE_LAG_BEHIND);
     fault(&stage, "all", "late:opcode=QUERY,delay_us=~100");
     cqlring_future *futures[8];
     for (int i = 0; i < 8; i++) {
         char text[80];
-        snprintf(text, sizeof text, "ALTER TABLE ks.t WITH comment = 'number %d'", i);
+        snprintf(text, sizeof text, i % 2 == 0 ? "ALTER TABLE ks.t WITH comment = 'number %d'" : "INSERT INTO ks.t (k, v) VALUES (%d, 0x01) IF NOT EXISTS", i);
         futures[i] = ask_start(&stage.flow, text, &stage.how);
     }
     for (int i = 0; i < 8; i++) {
         cqlring_error error = {0};
         cqlring_status status = ask_wait(futures[i], &error);
         ck_assert_msg(status == CQLRING_OK, "%s", error.message);
+        if (i % 2 == 0) /* so the wait for agreement was done */
+            ck_assert_int_eq(cqlring_result_schema_agreed(cqlring_future_completion(futures[i])->result), 1);
         cqlring_future_release(futures[i]);
     }
-    ck_assert_uint_eq(flow_stats(&stage.flow).speculative, 8);
+    ck_assert_uint_eq(flow_stats(&stage.flow).speculative, 0);
     stage_close(&stage);
 }
 END_TEST
@@ -667,7 +669,7 @@ int main(void)
     TCase *tcase = tcase_create("speculate");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, a_slow_replica_is_overtaken_and_its_late_answer_belongs_to_nobody);
-    tcase_add_test(tcase, a_change_of_the_schema_may_race_too);
+    tcase_add_test(tcase, a_change_of_the_schema_and_a_conditional_text_never_race);
     tcase_add_test(tcase, a_race_in_which_nobody_can_prepare_ends);
     tcase_add_test(tcase, a_page_after_a_race_is_retried_as_any_other);
     tcase_add_test(tcase, an_answer_in_time_is_asked_for_once);

@@ -43,6 +43,149 @@ START_TEST(a_function_that_needs_more_names_itself)
 }
 END_TEST
 
+/* NULL in place of every handle, array and out parameter: an error where one can be told, and nothing, none or no where not. */
+START_TEST(null_is_answered_by_every_function)
+{
+    cqlring_error error = {0};
+    cqlring_column column;
+    cqlring_bytes cells[2];
+    cqlring_status status = CQLRING_OK;
+    cqlring_completion completion = {0};
+    uint32_t count = 7;
+    uint8_t id[16] = {0};
+    ck_assert_int_eq(cqlring_runtime_create(NULL, NULL, &error), CQLRING_INVALID);
+    ck_assert_int_eq(cqlring_runtime_destroy(NULL), CQLRING_OK);
+    ck_assert_int_eq(cqlring_runtime_turn(NULL, 0), -1);
+    ck_assert_int_eq(cqlring_runtime_fd(NULL), -1);
+    cqlring_runtime_stats(NULL, NULL);
+    ck_assert_int_eq(cqlring_cluster_close(NULL, 0, NULL, &error), CQLRING_INVALID);
+    cqlring_cluster_release(NULL);
+    ck_assert_uint_eq(cqlring_cluster_nodes(NULL, NULL, 5), 0);
+    cqlring_node_info info = {.connections = 7};
+    cqlring_node_describe(NULL, &info);
+    ck_assert_str_eq(info.address, "");
+    ck_assert_uint_eq(info.connections, 0);
+    cqlring_node_describe(NULL, NULL);
+    ck_assert_int_eq(cqlring_session_close(NULL, 0, NULL, &error), CQLRING_INVALID);
+    cqlring_session_release(NULL);
+    cqlring_prepared_release(NULL);
+    ck_assert_uint_eq(cqlring_prepared_bind_count(NULL), 0);
+    ck_assert(!cqlring_prepared_bind_column(NULL, 0, &column));
+    ck_assert(!cqlring_prepared_result_column(NULL, 0, &column));
+    ck_assert_int_eq(cqlring_prepared_find(NULL, "k", 0), -1);
+    ck_assert_int_eq(cqlring_route_of(NULL, NULL, 0, NULL, &error), CQLRING_INVALID);
+    ck_assert(!cqlring_completion_detail(NULL, NULL));
+    ck_assert(!cqlring_completion_detail(&completion, NULL));
+    ck_assert_uint_eq(cqlring_completion_cells(NULL, cells, 2), 0);
+    ck_assert_uint_eq(cqlring_completion_cells(&completion, NULL, 0), 0);
+    cqlring_completions_release(NULL, 3);
+    ck_assert_int_eq(cqlring_execute_concurrent(NULL, NULL, 0, NULL, NULL, 0, NULL, NULL, &error), CQLRING_INVALID);
+    cqlring_job_poke(NULL);
+    cqlring_job_pause(NULL);
+    cqlring_job_resume(NULL);
+    cqlring_job_rate(NULL, 1, 1);
+    cqlring_summary summary = {.rows = 7};
+    cqlring_job_summary(NULL, &summary);
+    ck_assert_uint_eq(summary.rows, 0);
+    cqlring_job_summary(NULL, NULL);
+    ck_assert_int_eq(cqlring_queue_open(NULL, NULL, &error), CQLRING_INVALID);
+    ck_assert_uint_eq(cqlring_queue_room(NULL), 0);
+    ck_assert_int_eq(cqlring_queue_submit(NULL, NULL, 1, &count, &error), CQLRING_INVALID);
+    ck_assert_int_eq(cqlring_queue_reserve(NULL, 10, NULL, &error), CQLRING_INVALID);
+    ck_assert_int_eq(cqlring_queue_commit(NULL, NULL, NULL, 0, &error), CQLRING_INVALID);
+    ck_assert_uint_eq(cqlring_queue_reap(NULL, NULL, 1, 1, -1, &status), 0);
+    ck_assert_int_eq(status, CQLRING_INVALID);
+    ck_assert_uint_eq(cqlring_queue_reap(NULL, NULL, 1, 1, -1, NULL), 0);
+    ck_assert_int_eq(cqlring_queue_fd(NULL), -1);
+    ck_assert_uint_eq(cqlring_queue_low_water(NULL), 0);
+    ck_assert_int_eq(cqlring_queue_cancel(NULL, 1), CQLRING_INVALID);
+    cqlring_queue_abandon(NULL);
+    cqlring_queue_close(NULL);
+    cqlring_queue_release(NULL);
+    ck_assert(!cqlring_future_ready(NULL));
+    ck_assert_int_eq(cqlring_future_wait(NULL, -1, NULL), CQLRING_INVALID);
+    ck_assert_int_eq(cqlring_future_on_ready(NULL, NULL, NULL), CQLRING_INVALID);
+    cqlring_future_cancel(NULL);
+    cqlring_future_retain(NULL);
+    cqlring_future_release(NULL);
+    ck_assert_ptr_null(cqlring_future_completion(NULL));
+    ck_assert_ptr_null(cqlring_future_cluster(NULL));
+    ck_assert_ptr_null(cqlring_future_session(NULL));
+    ck_assert_ptr_null(cqlring_future_prepared(NULL));
+    ck_assert_ptr_null(cqlring_result_retain(NULL));
+    cqlring_result_release(NULL);
+    ck_assert_uint_eq(cqlring_result_row_count(NULL), 0);
+    ck_assert_uint_eq(cqlring_result_column_count(NULL), 0);
+    ck_assert(!cqlring_result_column(NULL, 0, &column));
+    ck_assert_int_eq(cqlring_result_rows(NULL, 0, cells, 1, &count, &error), CQLRING_INVALID);
+    ck_assert_ptr_null(cqlring_result_paging_state(NULL).data);
+    ck_assert_int_eq(cqlring_result_applied(NULL), -1);
+    ck_assert(!cqlring_result_trace_id(NULL, id));
+    ck_assert_uint_eq(cqlring_result_warnings(NULL, NULL, 0), 0);
+    ck_assert_uint_eq(cqlring_result_payload(NULL, NULL, 0), 0);
+    ck_assert(!cqlring_result_schema_change(NULL, NULL, NULL, NULL, NULL));
+    ck_assert_int_eq(cqlring_result_schema_agreed(NULL), -1);
+    ck_assert_uint_eq(cqlring_result_pinned_size(NULL), 0);
+    ck_assert_ptr_null(cqlring_result_detach(NULL));
+    ck_assert_int_eq(cqlring_next_page(NULL, NULL, NULL, &error), CQLRING_INVALID);
+    ck_assert_int_eq(cqlring_trace_fetch(NULL, id, NULL, &error), CQLRING_INVALID);
+    ck_assert_ptr_null(cqlring_future_trace(NULL));
+    ck_assert_ptr_null(cqlring_schema_get(NULL));
+    cqlring_schema_release(NULL);
+    ck_assert_int_eq(cqlring_schema_refresh(NULL, NULL, &error), CQLRING_INVALID);
+    ck_assert_int_eq(cqlring_schema_agree(NULL, 0, NULL, &error), CQLRING_INVALID);
+    ck_assert_uint_eq(cqlring_schema_keyspaces(NULL, NULL), 0);
+    ck_assert_uint_eq(cqlring_schema_text(NULL, 0, NULL, NULL, NULL, 0), 0);
+    ck_assert_uint_gt(cqlring_cluster_options_text(NULL, NULL, 0), 0);
+    ck_assert_uint_gt(cqlring_metrics_text(NULL, NULL, 0), 0);
+}
+END_TEST
+
+START_TEST(what_is_out_of_range_is_refused_by_name)
+{
+    struct flow flow;
+    flow_up(&flow);
+    cqlring_error error = {0};
+    cqlring_future *future = NULL;
+    cqlring_execution how = {.struct_size = sizeof how, .idempotent = (cqlring_tristate)3};
+    cqlring_request request = {.session = flow.session, .cql = cqlring_text("SELECT key FROM system.local"), .execution = &how};
+    cqlring_execute(&request, &future, &error);
+    WORDS(&error, CQLRING_INVALID, "idempotent 3", "DEFAULT, NO or YES");
+    how = (cqlring_execution){.struct_size = sizeof how, .tracing = (cqlring_tristate)4};
+    cqlring_execute(&request, &future, &error);
+    WORDS(&error, CQLRING_INVALID, "tracing 4");
+    how = (cqlring_execution){.struct_size = sizeof how, .retry = (cqlring_retry)2};
+    cqlring_execute(&request, &future, &error);
+    WORDS(&error, CQLRING_INVALID, "retry 2", "DEFAULT or NONE");
+    ck_assert_ptr_null(future);
+    request.execution = NULL;
+    flow_ok(cqlring_execute(&request, &future, &error));
+    ck_assert_int_eq(cqlring_future_wait(future, -2, &error), CQLRING_INVALID);
+    WORDS(&error, CQLRING_INVALID, "timeout_us is -2");
+    flow_ok(ask_end(future, &error));
+    cqlring_queue *queue;
+    cqlring_completion completion;
+    cqlring_status status;
+    flow_ok(cqlring_queue_open(&(cqlring_queue_options){.struct_size = sizeof(cqlring_queue_options), .session = flow.session}, &queue, &error));
+    ck_assert_uint_eq(cqlring_queue_reap(queue, &completion, 1, 1, -2, &status), 0);
+    ck_assert_int_eq(status, CQLRING_INVALID);
+    cqlring_queue_release(queue);
+
+    cqlring_cluster_options options = {.struct_size = sizeof options, .shard_aware_port = (cqlring_tristate)5};
+    cqlring_cluster *cluster = NULL;
+    cqlring_cluster_open_sync(flow.runtime, &options, &cluster, &error);
+    WORDS(&error, CQLRING_INVALID, "shard_aware_port 5");
+    /* a host name that is too long does not hide the reason */
+    static char name[600];
+    memset(name, 'a', sizeof name - 1);
+    options = (cqlring_cluster_options){.struct_size = sizeof options, .contact_points = name};
+    cqlring_cluster_open_sync(flow.runtime, &options, &cluster, &error);
+    WORDS(&error, CQLRING_INVALID, "contact point 1", "long");
+    ck_assert_ptr_null(cluster);
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(a_function_of_something_closed_names_itself)
 {
     struct flow flow;
@@ -313,6 +456,8 @@ int main(void)
     TCase *tcase = tcase_create("words");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, a_function_that_needs_more_names_itself);
+    tcase_add_test(tcase, null_is_answered_by_every_function);
+    tcase_add_test(tcase, what_is_out_of_range_is_refused_by_name);
     tcase_add_test(tcase, a_function_of_something_closed_names_itself);
     tcase_add_test(tcase, a_time_out_is_told_in_the_unit_that_fits_it);
     tcase_add_test(tcase, a_value_of_the_wrong_size_is_told_with_column_type_and_both_sizes);
