@@ -272,7 +272,8 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
                    {"schema_metadata", options->schema_metadata},
                    {"remote_local_consistency", options->remote_local_consistency},
                    {"shard_connections", options->shard_connections},
-                   {"shard_aware_port", options->shard_aware_port}};
+                   {"shard_aware_port", options->shard_aware_port},
+                   {"prepare_on_up", options->prepare_on_up}};
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++)
         if (choices[i].given > CQLRING_YES)
             return cqr_error(error, CQLRING_INVALID, "cluster options: %s %d (DEFAULT, NO or YES)", choices[i].name, (int)choices[i].given);
@@ -326,6 +327,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     cluster->local_port_min = (uint16_t)(options->local_port_min != 0 ? options->local_port_min : LOCAL_PORT_MIN);
     cluster->local_port_max = (uint16_t)(options->local_port_max != 0 ? options->local_port_max : 65535);
     cluster->shard_busy_percent = options->shard_busy_percent != 0 ? options->shard_busy_percent : 50;
+    cluster->prepare_on_up = options->prepare_on_up != CQLRING_NO;
     uint8_t version = (uint8_t)(options->protocol_version != 0 ? options->protocol_version : PROTO_V5);
     atomic_init(&cluster->version, version);
     cluster->config = (struct handshake_config){.version = version,

@@ -107,6 +107,7 @@ typedef struct cqlring_stats {
     uint64_t speculative, speculative_won;     /* further attempts sent while one was under way; requests that one of them decided well */
     uint64_t shard_fallbacks;                  /* requests that took another shard's connection than theirs: it was not up, full or busy */
     uint64_t tablets_learned;                  /* places of ScyllaDB's tablets that replies told of */
+    uint64_t prepared_ahead;                   /* statements prepared on nodes that came up, before a request needed them there */
 } cqlring_stats;
 CQLRING_API void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *stats);
 
@@ -268,6 +269,8 @@ typedef struct cqlring_cluster_options {
     cqlring_tristate shard_aware_port;  /* default yes: where the server has one, shards are chosen by the local port; no: by trial on the ordinary port */
     int32_t local_port_min, local_port_max; /* for the shard-aware port, given together: 1 024 … 65 535, default 49 152 and 65 535 */
     uint32_t shard_busy_percent;  /* 1 … 100, default 50: with so much of inflight_per_connection under way on its shard's connection a row may take another one's */
+    cqlring_tristate prepare_on_up; /* default yes: the statements that the application holds are prepared on a node that comes up, 16 at a time; no: when a
+                                       request needs them there. Requests do not wait for it */
 } cqlring_cluster_options;
 
 /* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the

@@ -94,6 +94,7 @@ struct lane {
     struct block_pool *unpack_pool;  /* v4 bodies that came compressed */
     struct compress_state *compress;
     struct reprepare *reprepares;    /* statements being prepared again */
+    struct prepare_ahead *aheads;    /* nodes that came up, and what is to be prepared on them */
     struct race *race_free;          /* speculative executions: for the next ones */
     uint8_t *scratch;                /* routing keys; SCRATCH_SIZE bytes */
     const struct cqlring_cluster *stamp_cluster; /* client timestamps taken for this turn */
@@ -117,7 +118,7 @@ struct lane {
 enum { SCRATCH_SIZE = 80 << 10 };
 
 /* timer.kind */
-enum { TIMER_OP = 1, TIMER_CONN, TIMER_LINK, TIMER_CLOSE, TIMER_CONTROL, TIMER_AGREEMENT, TIMER_SCHEMA, TIMER_TRACE, TIMER_SHARDS };
+enum { TIMER_OP = 1, TIMER_CONN, TIMER_LINK, TIMER_CLOSE, TIMER_CONTROL, TIMER_AGREEMENT, TIMER_SCHEMA, TIMER_TRACE, TIMER_SHARDS, TIMER_AHEAD };
 
 /* Room in a connection's window and buffers for one more request? Submitter; cheap, asked before a row is encoded. */
 static inline bool cqr_writer_has_room(const struct conn *conn)

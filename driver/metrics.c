@@ -64,6 +64,7 @@ static const struct {
     {"shard_fallbacks", "Requests that took another shard's connection than theirs.", OF_SUBMITTER(shard_fallbacks)},
     {"tablets_learned", "Places of tablets that replies told of.", OF_SUBMITTER(tablets_learned)},
     {"reprepares", "Statements prepared again on a node that did not know them.", OF_SUBMITTER(reprepares)},
+    {"prepared_ahead", "Statements prepared on a node that came up, before a request needed them there.", OF_SUBMITTER(prepared_ahead)},
     {"timeouts", "Requests and attempts that were not answered in time.", OF_SUBMITTER(timeouts)},
     {"late_replies", "Answers to requests that had timed out.", OF_SUBMITTER(late_replies)},
     {"sends", "Send calls.", OF_SUBMITTER(sends)},

@@ -140,6 +140,7 @@ static void cluster_put(struct text *text, struct cqlring_cluster *cluster)
     put_number(text, "cluster.local_port_min", cluster->local_port_min);
     put_number(text, "cluster.local_port_max", cluster->local_port_max);
     put_number(text, "cluster.shard_busy_percent", cluster->shard_busy_percent);
+    put_flag(text, "cluster.prepare_on_up", cluster->prepare_on_up);
 }
 
 static void session_put(struct text *text, const struct cqlring_session *session)

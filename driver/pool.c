@@ -10,6 +10,7 @@
 #include "driver/listener.h"
 #include "driver/node_stats.h"
 #include "driver/policy.h"
+#include "driver/prepare_ahead.h"
 #include "driver/record.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
@@ -243,8 +244,11 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
         atomic_store_explicit(&conn->stats, stats, memory_order_release);
         if (stats != NULL)
             cqr_count(&stats->connections, 1);
-        if (before == 0)
+        if (before == 0) {
+            /* release: pairs with the acquire in cqr_prepare_ahead */
+            atomic_fetch_add_explicit(&link->node->arrivals, 1, memory_order_release);
             cqr_listener_node(lane, cluster_of(link), link->node);
+        }
         if (conn != link->conn) {
             cqr_record_open(conn);
             cqr_conn_watch(lane, conn);
@@ -268,6 +272,7 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
     cqr_log(&lane->runtime->log, CQLRING_LOG_INFO, "connected to %s (v%u%s%s%s)", conn->text, conn->dialect.version,
             conn->compression == COMPRESSION_LZ4 ? ", lz4" : "", conn->tls != NULL ? ", " : "", conn->tls != NULL ? cqr_transport_tls_version(&conn->transport) : "");
     lane->waiting_retry = true;
+    cqr_prepare_ahead(lane, link);
     cqr_shards_begin(lane, link);
     opening_check(pool);
 }
@@ -385,6 +390,7 @@ static struct pool_link *link_make(struct pool *pool, struct cqlring_node *node)
     link->pool = pool;
     link->node = node;
     link->remote = !node->is_local;
+    link->arrivals = atomic_load_explicit(&node->arrivals, memory_order_relaxed);
     link->timer.kind = TIMER_LINK;
     pool->links[node->index] = link;
     return link;

@@ -58,6 +58,7 @@ struct cqlring_cluster {
     bool shard_connections, shard_aware_port;
     uint16_t local_port_min, local_port_max; /* to choose a shard by */
     uint32_t shard_busy_percent;
+    bool prepare_on_up;
 
     atomic_uint version;                /* protocol version in use, once known: all connections use it */
 
@@ -92,6 +93,7 @@ struct pool_link {
     bool retry_version;                 /* down because the version was refused: again, lower */
     uint8_t perhaps_version;            /* down without a word: this one may be wanted; 0: it is not that */
     uint32_t attempts;                  /* failed connects since the last success */
+    unsigned arrivals;                  /* of its node, that are known (prepare_ahead.h) */
     struct timer timer;                 /* next connect */
     cqlring_status last_status;
     int32_t last_code;                  /* of the server's ERROR, 0: it was none */

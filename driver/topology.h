@@ -32,6 +32,7 @@ struct cqlring_node {
     bool is_denied;                    /* by the application: never connected to */
     bool in_rack;                      /* the local one */
     atomic_uint connections;           /* up, all lanes */
+    atomic_uint arrivals;              /* times that connections went from none to one */
     atomic_uint version;               /* of the protocol, on the latest connection; 0: there was none */
     atomic_uint in_flight;             /* written by lanes, relaxed, once a turn */
     atomic_uint suspects;              /* lanes that suspect it */
