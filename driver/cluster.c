@@ -67,6 +67,7 @@ static void cluster_free(struct cqlring_cluster *cluster)
         cqr_mem_free(cluster->nodes[i]);
     }
     cqr_mem_free(cluster->nodes);
+    cqr_tablets_fini(&cluster->tablets);
     cqr_mem_free(cluster->points);
     secret_free(cluster->user);
     secret_free(cluster->password);
@@ -556,7 +557,7 @@ void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info)
     memcpy(info->host_id, node->host_id, 16);
     info->connections = atomic_load_explicit(&node->connections, memory_order_relaxed);
     info->in_flight = atomic_load_explicit(&node->in_flight, memory_order_relaxed);
-    info->shards = atomic_load_explicit(&node->shards, memory_order_relaxed);
+    info->shards = cqr_node_shards(atomic_load_explicit(&node->sharding, memory_order_relaxed));
     info->is_up = info->connections > 0;
     info->protocol_version = (uint8_t)atomic_load_explicit(&node->version, memory_order_relaxed);
     info->is_suspect = atomic_load_explicit(&node->suspects, memory_order_relaxed) > 0;

@@ -108,6 +108,7 @@ typedef struct cqlring_stats {
     uint64_t shard_fallbacks;                  /* requests that took another shard's connection than theirs: it was not up, full or busy */
     uint64_t tablets_learned;                  /* places of ScyllaDB's tablets that replies told of */
     uint64_t prepared_ahead;                   /* statements prepared on nodes that came up, before a request needed them there */
+    uint64_t pages_ahead, pages_dropped;       /* pages asked for before the application did (prefetch); of them, those that it never asked for */
 } cqlring_stats;
 CQLRING_API void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *stats);
 
@@ -346,6 +347,8 @@ struct cqlring_execution {
     uint32_t payload_count;
     const cqlring_node *target;   /* send it to this node only */
     const cqlring_speculation *speculation; /* read during the call; default none */
+    cqlring_tristate prefetch;    /* default no; yes: the page after this one is asked for when this one has come, so that it is under way or there when
+                                     cqlring_next_page asks. One page ahead, in the result's memory: it goes with the result. Not for jobs */
 };
 
 typedef enum cqlring_batch_kind { CQLRING_BATCH_LOGGED = 0, CQLRING_BATCH_UNLOGGED = 1, CQLRING_BATCH_COUNTER = 2 } cqlring_batch_kind;
@@ -398,10 +401,10 @@ CQLRING_API bool cqlring_prepared_result_column(const cqlring_prepared *prepared
 CQLRING_API int32_t cqlring_prepared_find(const cqlring_prepared *prepared, const char *name, uint32_t from);
 
 /* Where a row goes. Replicas in the server's order, primary first, all datacenters; none when they are not known (another
-   partitioner or replication strategy, or the keyspace was not read). */
+   partitioner or replication strategy, the keyspace was not read, or it is spread by tablets and no reply has told of this one yet). */
 typedef struct cqlring_replica {
     const cqlring_node *node;     /* valid until the cluster's release */
-    int32_t shard;                /* −1: not known */
+    int32_t shard;                /* of a ScyllaDB node; −1: it has none, or no connection to it has told of them */
 } cqlring_replica;
 enum { CQLRING_REPLICAS_MAX = 16 };
 typedef struct cqlring_route {
@@ -610,7 +613,9 @@ CQLRING_API int cqlring_result_schema_agreed(const cqlring_result *result);
 CQLRING_API size_t cqlring_result_pinned_size(const cqlring_result *result);   /* bytes of memory it keeps alive */
 CQLRING_API cqlring_result *cqlring_result_detach(const cqlring_result *result); /* a copy that pins only itself; NULL when out of memory */
 /* The next page of the same statement: a paged result keeps its request. how: what shall be different from here on (all
-   but keyspace, payload and paging_state); NULL: nothing. INVALID when it was the last page, and for the result of a job. */
+   but keyspace, payload and paging_state); NULL: nothing. INVALID when it was the last page, and for the result of a job. With prefetch
+   the future may be ready, also with what went wrong meanwhile (asked once more, the page is read again); a page that was fetched otherwise than
+   how says is dropped. */
 CQLRING_API cqlring_status cqlring_next_page(cqlring_result *result, const cqlring_execution *how, cqlring_future **future, cqlring_error *error);
 
 /* ---- traces: what the server wrote down of a request whose execution said `tracing` ------------------------------- */

@@ -37,6 +37,7 @@ struct op_plan {
     struct cqlring_session *session;   /* NULL: the driver's own */
     const struct cqlring_node *target; /* NULL: routed */
     int64_t timestamp_us;              /* 0 generated, INT64_MIN none */
+    bool prefetch;                     /* a single request's next page before it is asked for */
     bool watched;                      /* something may come before the request's own deadline: attempt time-out or a further copy */
     uint8_t copies_max;                /* speculative ones; 0: none */
     float percentile;                  /* of the session's latencies, instead of copy_after_us alone; 0: not */

@@ -161,6 +161,7 @@ static void session_put(struct text *text, const struct cqlring_session *session
     put_number(text, "session.speculation_delay_us", plan->copy_after_us);
     cqr_text_put(text, "session.speculation_percentile = %g\n", (double)plan->percentile);
     put_flag(text, "session.tracing", plan->params.tracing);
+    put_flag(text, "session.prefetch", plan->prefetch);
     put_text(text, "session.serial_consistency", plan->params.serial_consistency == 0 ? NULL : plan->params.serial_consistency < 11 ? consistencies[plan->params.serial_consistency] : "?");
 }
 

@@ -496,6 +496,10 @@ void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *out)
         for (unsigned status = 0; status < 16; status++)
             sum.failed_by[status] += value(&lane->failed_by[status]);
     }
+    if (core != NULL) {
+        sum.pages_ahead = value(&core->pages_ahead);
+        sum.pages_dropped = value(&core->pages_dropped);
+    }
     cqr_runtime_release(core);
     sum.allocations = cqr_mem_allocation_count();
     size_t size = out->struct_size;

@@ -69,6 +69,7 @@ struct cqlring_cluster {
     struct cqlring_schema *schema_now;  /* the newest; NULL: none was read */
     struct cqlring_session *sessions;   /* open ones */
     struct prepared_cache prepared;
+    struct tablet_cache tablets;        /* what all pools have learned, for those who ask from outside (route_of.c); under the lock */
     struct conn_record *records;        /* open connections, under the lock */
     char guessed_datacenter[128];
 

@@ -215,7 +215,7 @@ static uint16_t port_of(const struct conn *conn)
 void cqr_shards_begin(struct lane *lane, struct pool_link *link)
 {
     struct conn *conn = link->conn;
-    atomic_store_explicit(&node_of(link)->shards, conn->shard.shard_count, memory_order_relaxed);
+    atomic_store_explicit(&node_of(link)->sharding, conn->shard.shard_count | (unsigned)conn->shard.ignore_msb << 16, memory_order_relaxed);
     if (link->shards != NULL || !cluster_of(link)->shard_connections || conn->shard.shard_count < 2)
         return;
     struct shard_set *set = cqr_mem_zalloc(sizeof *set);
