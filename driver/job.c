@@ -493,7 +493,7 @@ static enum placed row_issue(struct lane *lane, struct job_part *part)
         part->row_tokens -= 1;
         part->byte_tokens -= (double)size;
     }
-    atomic_store_explicit(&job->bytes_sent, atomic_load_explicit(&job->bytes_sent, memory_order_relaxed) + size, memory_order_relaxed);
+    cqr_count(&part->bytes_sent, size);
     return PLACED;
 }
 
