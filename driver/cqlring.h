@@ -294,12 +294,44 @@ CQLRING_API void cqlring_node_describe(const cqlring_node *node, cqlring_node_in
 
 typedef struct cqlring_execution cqlring_execution;
 
+typedef enum cqlring_event {
+    CQLRING_EVENT_OTHER = 0,
+    CQLRING_EVENT_CONNECTED = 1,       /* INFO */
+    CQLRING_EVENT_CONNECTION_LOST = 2, /* WARN */
+    CQLRING_EVENT_CONNECT_FAILED = 3,  /* WARN, and INFO each time it is tried again */
+    CQLRING_EVENT_SUSPECT = 4,         /* WARN: silent with requests waiting, no new rows for it */
+    CQLRING_EVENT_TRUSTED = 5,         /* INFO: it is heard from again */
+    CQLRING_EVENT_OVERLOADED = 6,      /* WARN: it said so, and rests for a moment */
+    CQLRING_EVENT_WARNING = 7,         /* WARN: what a server warns of with an answer */
+    CQLRING_EVENT_GAVE_UP = 8          /* WARN: a request or row failed after it was tried again */
+} cqlring_event;
+
+/* Something that happened to a session; valid until the call returns. Never a secret, never a bound value. Grows at its end only. */
+typedef struct cqlring_log_event {
+    cqlring_log_level level;
+    cqlring_event event;
+    const char *message;          /* one line for people */
+    const cqlring_node *node;     /* NULL: none */
+    const char *address;          /* its; "" */
+    const char *keyspace;         /* of the prepared statement's table, else the session's; "" */
+    cqlring_bytes statement;      /* text of the prepared statement; data NULL: there is none. Other texts are not shown: they may hold values */
+    cqlring_status status;        /* why; OK where nothing failed */
+    int32_t server_code;          /* 0: it was no server's ERROR */
+    uint32_t more;                /* events of this kind that were not told since the last one: of WARNING, GAVE_UP and OVERLOADED one a second is */
+} cqlring_log_event;
+
 typedef struct cqlring_session_options {
     size_t struct_size;
     const char *keyspace;         /* fixed for the session's life; NULL: none. Case-sensitive, without quotes */
     const cqlring_execution *execution; /* defaults of its requests; NULL: the library's */
     uint64_t bytes_max;           /* of its single executions under way, default 16 MiB */
     uint32_t requests_max;        /* single executions under way, default 8 192 */
+    cqlring_log_level log_level;  /* of log, default WARN */
+    /* What happens to this session, in place of the runtime's log, which has it only for sessions without one (two of one keyspace
+       share connections: both are told). On a submitter, of several lanes at once if there are several; must not wait. Never after the session's close
+       has ended. NULL: the runtime's log. */
+    void (*log)(const cqlring_log_event *event, void *context);
+    void *log_context;
 } cqlring_session_options;
 
 /* Ready when a node of the local datacenter is connected with the keyspace; else why none is: SERVER with the server's code

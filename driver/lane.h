@@ -14,6 +14,7 @@
 #include "driver/park.h"
 #include "driver/poller.h"
 #include "driver/ring.h"
+#include "driver/session_log.h"
 #include "driver/stats.h"
 
 struct runtime_core;
@@ -108,8 +109,7 @@ struct lane {
     struct lane_stats stats;
     uint32_t settled_this_turn;
     struct thread_cpu submitter_cpu, reactor_cpu;
-    uint32_t warnings_unsaid;        /* servers' warnings that the log was spared */
-    int64_t warn_again_us;           /* when the next one is said */
+    struct log_limit log_limits[LOG_LIMITS]; /* of the runtime's log */
 
     pthread_t reactor_thread, submitter_thread;
     bool reactor_started, submitter_started;

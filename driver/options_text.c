@@ -151,6 +151,8 @@ static void session_put(struct text *text, const struct cqlring_session *session
     put_text(text, "session.keyspace", session->keyspace[0] != '\0' ? session->keyspace : NULL);
     put_number(text, "session.bytes_max", (int64_t)session->bytes_max);
     put_number(text, "session.requests_max", session->requests_max);
+    put_call(text, "session.log", session->log != NULL);
+    put_number(text, "session.log_level", session->log_level);
     put_number(text, "session.timeout_us", plan->timeout_us);
     put_number(text, "session.attempt_timeout_us", plan->attempt_timeout_us);
     put_text(text, "session.consistency", plan->params.consistency < 11 ? consistencies[plan->params.consistency] : "?");

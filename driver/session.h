@@ -131,6 +131,7 @@ struct pool {
     uint32_t turn;                      /* round robin */
     bool routes_by_policy;              /* policy_nodes.h */
     struct session_opening *opening;    /* sessions that wait for the first connection */
+    struct session_lane *listeners;     /* of the users, those with a log */
     struct replica_table *tables[8];    /* per keyspace, made when asked for */
     uint32_t table_count;
     struct route_slot routes[16];       /* by version */
@@ -150,6 +151,9 @@ struct cqlring_session {
     cqlring_execution defaults;         /* pointers cleared */
     uint64_t bytes_max;
     uint32_t requests_max;
+    cqlring_log_level log_level;
+    void (*log)(const cqlring_log_event *event, void *context); /* NULL: the runtime's */
+    void *log_context;
     atomic_uint requests;               /* single executions under way */
     _Atomic(uint64_t) bytes;
     atomic_uint next_lane;
@@ -159,6 +163,9 @@ struct cqlring_session {
 };
 
 struct session_lane {
+    struct cqlring_session *session;
+    struct session_lane *next_listener; /* of its pool; sessions with a log */
+    struct log_limit log_limits[LOG_LIMITS];
     struct pool *pool;                  /* NULL: not open there, or closed */
     uint32_t open_ops;                  /* requests and job parts under way; a drain waits for 0 */
     bool closing;                       /* takes nothing new */
