@@ -380,7 +380,8 @@ struct cqlring_execution {
     const cqlring_node *target;   /* send it to this node only */
     const cqlring_speculation *speculation; /* read during the call; default none */
     cqlring_tristate prefetch;    /* default no; yes: the page after this one is asked for when this one has come, so that it is under way or there when
-                                     cqlring_next_page asks. One page ahead, in the result's memory: it goes with the result. Not for jobs */
+                                     cqlring_next_page asks. One page ahead, in the result's memory: it goes with the result. Jobs: while the sink has this one,
+                                     when it is within bytes_max */
 };
 
 typedef enum cqlring_batch_kind { CQLRING_BATCH_LOGGED = 0, CQLRING_BATCH_UNLOGGED = 1, CQLRING_BATCH_COUNTER = 2 } cqlring_batch_kind;

@@ -56,6 +56,12 @@ enum op_state {
     OP_SETTLED      /* outcome known; belongs to its owner again */
 };
 
+enum op_split {
+    SPLIT_NOT,
+    SPLIT_ROW,      /* the page before the one under way is delivered by the op in front of it, and not accepted yet */
+    SPLIT_PAGE      /* that op */
+};
+
 struct op {
     struct timer timer;                /* deadline, attempt time-out, or back-off */
     struct op *next, *prev;            /* the owner's list (a job's rows in issue order) */
@@ -107,6 +113,7 @@ struct op {
     bool pages;                        /* a job's row: all its pages are wanted */
     bool may_continue;                 /* settled, and a further page is there */
     uint8_t reply_opcode;              /* with reply_block */
+    uint8_t split;                     /* enum op_split: a job's row that reads on while its page is delivered */
     uint32_t sent_after_us;            /* the last attempt, after first_sent_us */
     uint32_t limit_node;               /* a job's row: which node it was counted on */
 

@@ -423,6 +423,197 @@ START_TEST(many_threads_read_ahead_at_once)
 }
 END_TEST
 
+/* ---- jobs ---- */
+
+enum { PARTITIONS = 12, WIDE = 10 };
+
+struct partitions {
+    int32_t next, end;
+    uint8_t memory[256][4];
+    cqlring_bytes cells[256];
+};
+
+static int32_t next_partition(cqlring_row *rows, uint32_t capacity, int64_t now_us, int64_t *wake_at_us, cqlring_error *error, void *context)
+{
+    struct partitions *all = context;
+    uint32_t count = 0;
+    (void)now_us;
+    (void)wake_at_us;
+    (void)error;
+    for (; count < capacity && all->next < all->end; count++, all->next++) {
+        memcpy(all->memory[count], (uint8_t[]){0, 0, 0, (uint8_t)all->next}, 4);
+        all->cells[count] = (cqlring_bytes){all->memory[count], 4};
+        rows[count] = (cqlring_row){.cells = &all->cells[count]};
+    }
+    return (int32_t)count;
+}
+
+struct pages_sink {
+    uint32_t rows[PARTITIONS], pages, lasts, failed;
+    bool out_of_order, ordered;
+    uint64_t before;
+    uint32_t later_at;       /* says LATER once after so many pages */
+    uint32_t stop_at;
+    atomic_bool later_said;
+};
+
+static cqlring_verdict take_pages(const cqlring_completion *completions, uint32_t count, void *context)
+{
+    struct pages_sink *sink = context;
+    if (sink->later_at > 0 && sink->pages + 1 >= sink->later_at && !atomic_exchange(&sink->later_said, true))
+        return CQLRING_LATER;
+    for (uint32_t i = 0; i < count; i++) {
+        const cqlring_completion *one = &completions[i];
+        sink->lasts += (one->flags & CQLRING_COMPLETION_LAST) != 0;
+        sink->out_of_order = sink->out_of_order || (sink->ordered && one->row < sink->before);
+        sink->before = one->row;
+        if (one->status != CQLRING_OK) {
+            sink->failed++;
+            continue;
+        }
+        sink->pages++;
+        for (uint32_t r = 0; r < cqlring_result_row_count(one->result); r++) /* each partition's rows in turn */
+            ck_assert_int_eq(ask_int(one->result, r, 0), (int)sink->rows[one->row]++);
+    }
+    return sink->stop_at > 0 && sink->pages >= sink->stop_at ? CQLRING_STOP : CQLRING_CONTINUE;
+}
+
+static void wide_up(struct flow *flow)
+{
+    flow_init(flow);
+    up_with(flow, 0);
+    char message[128];
+    for (int p = 0; p < PARTITIONS; p++)
+        for (int c = 0; c < WIDE; c++) {
+            char cql[96];
+            snprintf(cql, sizeof cql, "INSERT INTO ks.wide (p, c) VALUES (%d, %d)", p, c);
+            ck_assert_int_eq(node_cql(flow->node, cql, NULL, message, sizeof message), 0);
+        }
+}
+
+static cqlring_future *job_of(struct flow *flow, cqlring_prepared *select, struct partitions *all, struct pages_sink *sink, bool ordered, uint32_t window, uint64_t bytes_max)
+{
+    cqlring_job_options options = {.struct_size = sizeof options, .window = window, .ordered = ordered, .execution = &ahead, .bytes_max = bytes_max};
+    cqlring_future *job = NULL;
+    cqlring_error error;
+    sink->ordered = ordered;
+    cqlring_status status = cqlring_execute_concurrent(flow->session, &select, 1, &(cqlring_source){next_partition, all}, &(cqlring_sink){take_pages, sink}, 1, &options, &job, &error);
+    ck_assert_msg(status == CQLRING_OK, "%s", error.message);
+    return job;
+}
+
+static bool executes_seen(struct flow *flow, void *count)
+{
+    (void)flow;
+    return ask_seen_count(OPCODE_EXECUTE) >= *(uint32_t *)count;
+}
+
+START_TEST(a_jobs_row_reads_on_while_the_sink_has_a_page_and_no_further)
+{
+    struct flow flow;
+    wide_up(&flow);
+    cqlring_prepared *select = flow_prepare(&flow, "SELECT c FROM ks.wide WHERE p = ?");
+    struct partitions all = {.end = 1};
+    struct pages_sink sink = {.later_at = 1};
+    cqlring_future *job = job_of(&flow, select, &all, &sink, _i != 0, 4, 0);
+    flow_until(job, &sink.later_said);
+    uint32_t two = 2;
+    watch_for(&flow, executes_seen, &two);
+    ask_pass(&flow, 50);
+    ck_assert_uint_eq(ask_seen_count(OPCODE_EXECUTE), 2); /* however long the sink waits */
+    ck_assert_uint_eq(sink.pages, 0);
+    cqlring_job_poke(job);
+    flow_ok(ask_wait(job, NULL));
+    cqlring_summary summary;
+    cqlring_job_summary(job, &summary);
+    ck_assert_uint_eq(summary.rows, 1);
+    ck_assert_uint_eq(summary.low_water, 1);
+    cqlring_future_release(job);
+    ck_assert_uint_eq(sink.rows[0], WIDE);
+    ck_assert_uint_eq(sink.pages, 4);
+    ck_assert_uint_eq(sink.lasts, 1);
+    ck_assert_uint_eq(ask_seen_count(OPCODE_EXECUTE), 4);
+    cqlring_prepared_release(select);
+    flow_close(&flow);
+}
+END_TEST
+
+START_TEST(ec_07_every_page_of_every_row_comes_once_and_in_order)
+{
+    struct flow flow;
+    wide_up(&flow);
+    cqlring_prepared *select = flow_prepare(&flow, "SELECT c FROM ks.wide WHERE p = ?");
+    for (uint32_t window = 1; window <= 64; window *= 4)
+        for (int tight = 0; tight < 2; tight++) {
+            struct partitions all = {.end = PARTITIONS};
+            struct pages_sink sink = {.later_at = 5};
+            ask_record_clear();
+            cqlring_future *job = job_of(&flow, select, &all, &sink, _i != 0, window, tight == 1 ? 1 : 0);
+            flow_until(job, &sink.later_said);
+            cqlring_job_poke(job);
+            flow_ok(ask_wait(job, NULL));
+            cqlring_summary summary;
+            cqlring_job_summary(job, &summary);
+            ck_assert_uint_eq(summary.rows, PARTITIONS);
+            ck_assert_uint_eq(summary.failed, 0);
+            ck_assert_uint_eq(summary.low_water, PARTITIONS);
+            cqlring_future_release(job);
+            for (int p = 0; p < PARTITIONS; p++)
+                ck_assert_uint_eq(sink.rows[p], WIDE);
+            ck_assert_uint_eq(sink.lasts, PARTITIONS);
+            ck_assert_uint_eq(sink.pages, 4 * PARTITIONS);
+            ck_assert(!sink.out_of_order);
+            ck_assert_uint_eq(ask_seen_count(OPCODE_EXECUTE), 4 * PARTITIONS);
+        }
+    cqlring_prepared_release(select);
+    flow_close(&flow);
+}
+END_TEST
+
+/* A page ahead that fails comes in its turn; a stop, a cancel and a close find both of a row's pages. */
+START_TEST(a_jobs_pages_ahead_end_with_it)
+{
+    struct flow flow;
+    wide_up(&flow);
+    cqlring_prepared *select = flow_prepare(&flow, "SELECT c FROM ks.wide WHERE p = ?");
+    struct partitions all = {.end = PARTITIONS};
+    struct pages_sink sink = {.later_at = 1};
+    flow_fault(&flow, "error:opcode=EXECUTE,code=0x2100,after=1,times=1"); /* the second page of the first row */
+    all.end = 1;
+    cqlring_future *job = job_of(&flow, select, &all, &sink, _i != 0, 1, 0);
+    flow_until(job, &sink.later_said);
+    cqlring_job_poke(job);
+    flow_ok(ask_end(job, NULL));
+    ck_assert_uint_eq(sink.pages, 1);
+    ck_assert_uint_eq(sink.rows[0], 3);
+    ck_assert_uint_eq(sink.failed, 1);
+    ck_assert_uint_eq(sink.lasts, 1);
+    for (int how = 0; how < 3; how++) {
+        all = (struct partitions){.end = PARTITIONS};
+        sink = (struct pages_sink){.later_at = how == 0 ? 0 : 3, .stop_at = how == 0 ? 3 : 0};
+        job = job_of(&flow, select, &all, &sink, _i != 0, 8, 0);
+        if (how > 0)
+            flow_until(job, &sink.later_said);
+        if (how == 1) {
+            cqlring_future_cancel(job);
+            cqlring_job_poke(job);
+        } else if (how == 2) {
+            cqlring_future *closed = NULL;
+            flow_ok(cqlring_session_close(flow.session, 0, &closed, NULL));
+            flow_ok(ask_end(closed, NULL));
+        }
+        cqlring_status status = ask_wait(job, NULL);
+        ck_assert_int_eq(status, how == 0 ? CQLRING_OK : how == 1 ? CQLRING_CANCELLED : CQLRING_CLOSED);
+        cqlring_summary summary;
+        cqlring_job_summary(job, &summary);
+        ck_assert_uint_eq(sink.lasts, summary.rows); /* each row that was issued has its end */
+        cqlring_future_release(job);
+    }
+    cqlring_prepared_release(select);
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(each_allocation_fails_in_turn)
 {
     struct flow flow;
@@ -487,6 +678,9 @@ int main(void)
     tcase_add_test(test, of_a_queues_results_too);
     tcase_add_test(test, callbacks_may_turn_the_pages);
     tcase_add_test(test, many_threads_read_ahead_at_once);
+    tcase_add_loop_test(test, a_jobs_row_reads_on_while_the_sink_has_a_page_and_no_further, 0, 2);
+    tcase_add_loop_test(test, ec_07_every_page_of_every_row_comes_once_and_in_order, 0, 2);
+    tcase_add_loop_test(test, a_jobs_pages_ahead_end_with_it, 0, 2);
     tcase_add_test(test, each_allocation_fails_in_turn);
     tcase_add_test(test, what_is_no_choice_is_refused);
     suite_add_tcase(suite, test);
