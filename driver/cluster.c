@@ -67,6 +67,7 @@ static void cluster_free(struct cqlring_cluster *cluster)
         cqr_mem_free(cluster->nodes[i]);
     }
     cqr_mem_free(cluster->nodes);
+    cqr_tablets_fini(&cluster->tablets);
     cqr_mem_free(cluster->points);
     secret_free(cluster->user);
     secret_free(cluster->password);
@@ -272,7 +273,8 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
                    {"schema_metadata", options->schema_metadata},
                    {"remote_local_consistency", options->remote_local_consistency},
                    {"shard_connections", options->shard_connections},
-                   {"shard_aware_port", options->shard_aware_port}};
+                   {"shard_aware_port", options->shard_aware_port},
+                   {"prepare_on_up", options->prepare_on_up}};
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++)
         if (choices[i].given > CQLRING_YES)
             return cqr_error(error, CQLRING_INVALID, "cluster options: %s %d (DEFAULT, NO or YES)", choices[i].name, (int)choices[i].given);
@@ -326,6 +328,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     cluster->local_port_min = (uint16_t)(options->local_port_min != 0 ? options->local_port_min : LOCAL_PORT_MIN);
     cluster->local_port_max = (uint16_t)(options->local_port_max != 0 ? options->local_port_max : 65535);
     cluster->shard_busy_percent = options->shard_busy_percent != 0 ? options->shard_busy_percent : 50;
+    cluster->prepare_on_up = options->prepare_on_up != CQLRING_NO;
     uint8_t version = (uint8_t)(options->protocol_version != 0 ? options->protocol_version : PROTO_V5);
     atomic_init(&cluster->version, version);
     cluster->config = (struct handshake_config){.version = version,
@@ -554,7 +557,7 @@ void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info)
     memcpy(info->host_id, node->host_id, 16);
     info->connections = atomic_load_explicit(&node->connections, memory_order_relaxed);
     info->in_flight = atomic_load_explicit(&node->in_flight, memory_order_relaxed);
-    info->shards = atomic_load_explicit(&node->shards, memory_order_relaxed);
+    info->shards = cqr_node_shards(atomic_load_explicit(&node->sharding, memory_order_relaxed));
     info->is_up = info->connections > 0;
     info->protocol_version = (uint8_t)atomic_load_explicit(&node->version, memory_order_relaxed);
     info->is_suspect = atomic_load_explicit(&node->suspects, memory_order_relaxed) > 0;

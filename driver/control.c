@@ -422,6 +422,7 @@ static void forget_run(struct lane *lane, struct lane_message *message)
 /* The schema changed: on every lane. */
 static void tablets_forget(struct lane *lane, struct cqlring_cluster *cluster, cqlring_bytes keyspace, cqlring_bytes table)
 {
+    cqr_tablets_forget_shared(cluster, keyspace, table);
     for (uint32_t i = 0; i < cluster->runtime->lane_count; i++) {
         struct forget_post *post = cqr_mem_zalloc(sizeof *post);
         if (post == NULL)

@@ -107,6 +107,8 @@ typedef struct cqlring_stats {
     uint64_t speculative, speculative_won;     /* further attempts sent while one was under way; requests that one of them decided well */
     uint64_t shard_fallbacks;                  /* requests that took another shard's connection than theirs: it was not up, full or busy */
     uint64_t tablets_learned;                  /* places of ScyllaDB's tablets that replies told of */
+    uint64_t prepared_ahead;                   /* statements prepared on nodes that came up, before a request needed them there */
+    uint64_t pages_ahead, pages_dropped;       /* pages asked for before the application did (prefetch); of them, those that it never asked for */
 } cqlring_stats;
 CQLRING_API void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *stats);
 
@@ -268,6 +270,8 @@ typedef struct cqlring_cluster_options {
     cqlring_tristate shard_aware_port;  /* default yes: where the server has one, shards are chosen by the local port; no: by trial on the ordinary port */
     int32_t local_port_min, local_port_max; /* for the shard-aware port, given together: 1 024 … 65 535, default 49 152 and 65 535 */
     uint32_t shard_busy_percent;  /* 1 … 100, default 50: with so much of inflight_per_connection under way on its shard's connection a row may take another one's */
+    cqlring_tristate prepare_on_up; /* default yes: the statements that the application holds are prepared on a node that comes up, 16 at a time; no: when a
+                                       request needs them there. Requests do not wait for it */
 } cqlring_cluster_options;
 
 /* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the
@@ -290,12 +294,44 @@ CQLRING_API void cqlring_node_describe(const cqlring_node *node, cqlring_node_in
 
 typedef struct cqlring_execution cqlring_execution;
 
+typedef enum cqlring_event {
+    CQLRING_EVENT_OTHER = 0,
+    CQLRING_EVENT_CONNECTED = 1,       /* INFO */
+    CQLRING_EVENT_CONNECTION_LOST = 2, /* WARN */
+    CQLRING_EVENT_CONNECT_FAILED = 3,  /* WARN, and INFO each time it is tried again */
+    CQLRING_EVENT_SUSPECT = 4,         /* WARN: silent with requests waiting, no new rows for it */
+    CQLRING_EVENT_TRUSTED = 5,         /* INFO: it is heard from again */
+    CQLRING_EVENT_OVERLOADED = 6,      /* WARN: it said so, and rests for a moment */
+    CQLRING_EVENT_WARNING = 7,         /* WARN: what a server warns of with an answer */
+    CQLRING_EVENT_GAVE_UP = 8          /* WARN: a request or row failed after it was tried again */
+} cqlring_event;
+
+/* Something that happened to a session; valid until the call returns. Never a secret, never a bound value. Grows at its end only. */
+typedef struct cqlring_log_event {
+    cqlring_log_level level;
+    cqlring_event event;
+    const char *message;          /* one line for people */
+    const cqlring_node *node;     /* NULL: none */
+    const char *address;          /* its; "" */
+    const char *keyspace;         /* of the prepared statement's table, else the session's; "" */
+    cqlring_bytes statement;      /* text of the prepared statement; data NULL: there is none. Other texts are not shown: they may hold values */
+    cqlring_status status;        /* why; OK where nothing failed */
+    int32_t server_code;          /* 0: it was no server's ERROR */
+    uint32_t more;                /* events of this kind that were not told since the last one: of WARNING, GAVE_UP and OVERLOADED one a second is */
+} cqlring_log_event;
+
 typedef struct cqlring_session_options {
     size_t struct_size;
     const char *keyspace;         /* fixed for the session's life; NULL: none. Case-sensitive, without quotes */
     const cqlring_execution *execution; /* defaults of its requests; NULL: the library's */
     uint64_t bytes_max;           /* of its single executions under way, default 16 MiB */
     uint32_t requests_max;        /* single executions under way, default 8 192 */
+    cqlring_log_level log_level;  /* of log, default WARN */
+    /* What happens to this session, in place of the runtime's log, which has it only for sessions without one (two of one keyspace
+       share connections: both are told). On a submitter, of several lanes at once if there are several; must not wait. Never after the session's close
+       has ended. NULL: the runtime's log. */
+    void (*log)(const cqlring_log_event *event, void *context);
+    void *log_context;
 } cqlring_session_options;
 
 /* Ready when a node of the local datacenter is connected with the keyspace; else why none is: SERVER with the server's code
@@ -343,6 +379,9 @@ struct cqlring_execution {
     uint32_t payload_count;
     const cqlring_node *target;   /* send it to this node only */
     const cqlring_speculation *speculation; /* read during the call; default none */
+    cqlring_tristate prefetch;    /* default no; yes: the page after this one is asked for when this one has come, so that it is under way or there when
+                                     cqlring_next_page asks. One page ahead, in the result's memory: it goes with the result. Jobs: while the sink has this one,
+                                     when it is within bytes_max */
 };
 
 typedef enum cqlring_batch_kind { CQLRING_BATCH_LOGGED = 0, CQLRING_BATCH_UNLOGGED = 1, CQLRING_BATCH_COUNTER = 2 } cqlring_batch_kind;
@@ -395,10 +434,10 @@ CQLRING_API bool cqlring_prepared_result_column(const cqlring_prepared *prepared
 CQLRING_API int32_t cqlring_prepared_find(const cqlring_prepared *prepared, const char *name, uint32_t from);
 
 /* Where a row goes. Replicas in the server's order, primary first, all datacenters; none when they are not known (another
-   partitioner or replication strategy, or the keyspace was not read). */
+   partitioner or replication strategy, the keyspace was not read, or it is spread by tablets and no reply has told of this one yet). */
 typedef struct cqlring_replica {
     const cqlring_node *node;     /* valid until the cluster's release */
-    int32_t shard;                /* −1: not known */
+    int32_t shard;                /* of a ScyllaDB node; −1: it has none, or no connection to it has told of them */
 } cqlring_replica;
 enum { CQLRING_REPLICAS_MAX = 16 };
 typedef struct cqlring_route {
@@ -611,7 +650,9 @@ CQLRING_API int cqlring_result_schema_agreed(const cqlring_result *result);
 CQLRING_API size_t cqlring_result_pinned_size(const cqlring_result *result);   /* bytes of memory it keeps alive */
 CQLRING_API cqlring_result *cqlring_result_detach(const cqlring_result *result); /* a copy that pins only itself; NULL when out of memory */
 /* The next page of the same statement: a paged result keeps its request. how: what shall be different from here on (all
-   but keyspace, payload and paging_state); NULL: nothing. INVALID when it was the last page, and for the result of a job. */
+   but keyspace, payload and paging_state); NULL: nothing. INVALID when it was the last page, and for the result of a job. With prefetch
+   the future may be ready, also with what went wrong meanwhile (asked once more, the page is read again); a page that was fetched otherwise than
+   how says is dropped. */
 CQLRING_API cqlring_status cqlring_next_page(cqlring_result *result, const cqlring_execution *how, cqlring_future **future, cqlring_error *error);
 
 /* ---- traces: what the server wrote down of a request whose execution said `tracing` ------------------------------- */

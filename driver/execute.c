@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* One request → a future, and the next page of a paged result. */
+/* One request → a future. Its further pages are in pages.c. */
 
 #include <string.h>
 
 #include "driver/execution.h"
 #include "driver/fork.h"
 #include "driver/prepared.h"
-#include "driver/result.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
 
@@ -35,7 +34,7 @@ static cqlring_status charge(struct cqlring_session *session, struct execution *
                      session->requests_max, (unsigned long long)bytes, (unsigned long long)session->bytes_max);
 }
 
-static cqlring_status launch(struct cqlring_session *session, struct request_body *body, cqlring_future **future, cqlring_error *error)
+cqlring_status cqr_execution_launch(struct cqlring_session *session, struct request_body *body, bool ahead, cqlring_future **future, cqlring_error *error)
 {
     struct execution *execution = cqr_execution_make(session->cluster->runtime, body, FUTURE_EXECUTE);
     if (execution == NULL) {
@@ -47,6 +46,8 @@ static cqlring_status launch(struct cqlring_session *session, struct request_bod
         cqr_execution_abandon(execution);
         return status;
     }
+    if (ahead)
+        atomic_init(&execution->ahead, PAGE_HELD);
     *future = &execution->future;
     status = cqr_execution_post(execution, lane_for(session), error);
     if (status != CQLRING_OK)
@@ -66,7 +67,7 @@ static cqlring_status execute(const cqlring_request *request, cqlring_future **f
         return cqr_error(error, CQLRING_INVALID, "%s: the statement was prepared on another cluster", call);
     struct request_body *body = NULL;
     cqlring_status status = cqr_body_make(request, &body, error);
-    return status != CQLRING_OK ? status : launch(session, body, future, error);
+    return status != CQLRING_OK ? status : cqr_execution_launch(session, body, false, future, error);
 }
 
 cqlring_status cqlring_execute(const cqlring_request *request, cqlring_future **future, cqlring_error *error)
@@ -94,62 +95,4 @@ cqlring_status cqlring_execute_sync(const cqlring_request *request, cqlring_resu
     }
     cqlring_future_release(future);
     return status;
-}
-
-/* ---- pages ---- */
-
-struct page_source {
-    struct request_body *body; /* a reference */
-};
-
-static void source_free(struct page_source *source)
-{
-    cqr_body_release(source->body);
-    cqr_mem_free(source);
-}
-
-static struct page_source *source_retain(struct page_source *source)
-{
-    struct page_source *copy = cqr_mem_alloc(sizeof *copy);
-    if (copy != NULL)
-        copy->body = cqr_body_retain(source->body);
-    return copy;
-}
-
-void cqr_result_keep_request(cqlring_result *result, struct request_body *body)
-{
-    if (body->session == NULL || body->plan.opcode == OPCODE_PREPARE || result->source != NULL)
-        return;
-    struct page_source *source = cqr_mem_alloc(sizeof *source);
-    if (source == NULL)
-        return; /* cqlring_next_page then says so */
-    source->body = cqr_body_retain(body);
-    result->source = source;
-    result->source_free = source_free;
-    result->source_retain = source_retain;
-}
-
-cqlring_status cqlring_next_page(cqlring_result *result, const cqlring_execution *how, cqlring_future **future, cqlring_error *error)
-{
-    if (result == NULL || future == NULL)
-        return cqr_error(error, CQLRING_INVALID, "cqlring_next_page: result and future must be given");
-    if (result->paging_state.data == NULL)
-        return cqr_error(error, CQLRING_INVALID, "cqlring_next_page: this was the last page");
-    if (result->source == NULL)
-        return cqr_error(error, CQLRING_INVALID, "cqlring_next_page: the result does not know its request (from a job, detached, or out of memory)");
-    struct request_body *first = result->source->body;
-    struct cqlring_session *session = first->session;
-    if (session->fork_generation != cqr_fork_generation())
-        return cqr_error(error, CQLRING_FORKED, "cqlring_next_page: the session belongs to the parent process; open one in the child");
-    if (atomic_load_explicit(&session->state, memory_order_acquire) != HANDLE_OPEN)
-        return cqr_error(error, CQLRING_CLOSED, "cqlring_next_page: the session is closed");
-    struct op_plan plan = first->plan;
-    cqlring_status status = cqr_plan_change(&plan, how, error);
-    if (status != CQLRING_OK)
-        return status;
-    /* the same request with another paging state; its bytes are shared by holding the first one */
-    struct request_body *body = cqr_body_page(first, &plan, result->paging_state);
-    if (body == NULL)
-        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_next_page: out of memory");
-    return launch(session, body, future, error);
 }

@@ -25,9 +25,13 @@ static cqlring_status option_check(const cqlring_execution *execution, const str
         return cqr_error(error, CQLRING_INVALID, "execution options: %s %lld (-1 for none, 0 for the default, or microseconds)",
                          execution->timeout_us < -1 ? "timeout_us" : "attempt_timeout_us",
                          (long long)(execution->timeout_us < -1 ? execution->timeout_us : execution->attempt_timeout_us));
-    if (execution->idempotent > CQLRING_YES || execution->tracing > CQLRING_YES)
-        return cqr_error(error, CQLRING_INVALID, "execution options: %s %d (DEFAULT, NO or YES)", execution->idempotent > CQLRING_YES ? "idempotent" : "tracing",
-                         (int)(execution->idempotent > CQLRING_YES ? execution->idempotent : execution->tracing));
+    const struct {
+        const char *name;
+        cqlring_tristate given;
+    } choices[] = {{"idempotent", execution->idempotent}, {"tracing", execution->tracing}, {"prefetch", execution->prefetch}};
+    for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++)
+        if (choices[i].given > CQLRING_YES)
+            return cqr_error(error, CQLRING_INVALID, "execution options: %s %d (DEFAULT, NO or YES)", choices[i].name, (int)choices[i].given);
     if (execution->retry > CQLRING_RETRY_NONE)
         return cqr_error(error, CQLRING_INVALID, "execution options: retry %d (DEFAULT or NONE)", (int)execution->retry);
     if ((execution->consistency < 0 || execution->consistency > CQLRING_LOCAL_ONE) && execution->consistency != CQLRING_ANY)
@@ -96,6 +100,7 @@ static void plan_apply(struct op_plan *plan, const cqlring_execution *execution)
         params->page_size = execution->page_size;
     plan->idempotent = tristate(execution->idempotent, plan->idempotent);
     params->tracing = tristate(execution->tracing, params->tracing);
+    plan->prefetch = tristate(execution->prefetch, plan->prefetch);
     if (execution->retry == CQLRING_RETRY_NONE)
         plan->retry = false;
     if (execution->timestamp_us != 0)
@@ -149,6 +154,15 @@ cqlring_status cqr_plan_change(struct op_plan *plan, const cqlring_execution *ex
         plan->params.page_size = 0;
     cqr_plan_finish(plan, plan->opcode, plan->is_read);
     return CQLRING_OK;
+}
+bool cqr_plan_is_same(const struct op_plan *a, const struct op_plan *b)
+{
+    const struct query_params *one = &a->params, *other = &b->params;
+    return one->consistency == other->consistency && one->serial_consistency == other->serial_consistency && one->page_size == other->page_size &&
+           one->tracing == other->tracing && one->has_now == other->has_now && one->now_in_seconds == other->now_in_seconds &&
+           a->timeout_us == b->timeout_us && a->attempt_timeout_us == b->attempt_timeout_us && a->timestamp_us == b->timestamp_us &&
+           a->idempotent == b->idempotent && a->retry == b->retry && a->target == b->target && a->prefetch == b->prefetch &&
+           a->copies_max == b->copies_max && a->copy_after_us == b->copy_after_us && !(a->percentile < b->percentile || b->percentile < a->percentile);
 }
 _Static_assert(sizeof(struct string_pair) == sizeof(cqlring_payload_entry), "the public entry is the protocol's pair");
 
@@ -254,7 +268,7 @@ void cqr_execution_complete(struct lane *lane, struct execution *execution, stru
     cqr_completion_fill(&future->completion, op);
     future->completion.tag = execution->body->tag;
     if (op->result != NULL && op->result->paging_state.data != NULL)
-        cqr_result_keep_request(op->result, execution->body);
+        cqr_result_paged(op->result, execution);
     op->result = NULL;
     future->error = op->failure != NULL ? &op->failure->error : NULL;
     op->failure = NULL;

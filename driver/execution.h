@@ -38,6 +38,13 @@ struct request_body {
     uint32_t size;                          /* of the whole, as charged */
 };
 
+/* A page that was asked for before the application did (pages.c). */
+enum page_ahead {
+    PAGE_ASKED, /* it was not, or the application has asked meanwhile */
+    PAGE_HELD,  /* nobody has asked for it, and it is under way */
+    PAGE_DONE   /* nobody has asked for it, and it is there */
+};
+
 struct execution {
     struct lane_message message;            /* first: submit */
     struct lane_message cancel_message;
@@ -46,6 +53,7 @@ struct execution {
     struct lane *lane;
     struct request_body *body;
     struct op *op;                          /* submitter; NULL before and after */
+    atomic_uint ahead;                      /* enum page_ahead */
     bool charged;                           /* counts in the session's limits */
     bool cancelled;                         /* submitter: before it had an op */
     uint64_t row;                           /* a queue's: its number */
@@ -78,6 +86,7 @@ uint16_t cqr_batch_common(const struct request_body *body, const cqlring_batch *
 cqlring_status cqr_plan_make(struct op_plan *plan, struct cqlring_session *session, const cqlring_execution *execution, cqlring_error *error);
 /* A finished plan for a further page, with what `execution` (NULL: nothing) says differently. */
 cqlring_status cqr_plan_change(struct op_plan *plan, const cqlring_execution *execution, cqlring_error *error);
+bool cqr_plan_is_same(const struct op_plan *a, const struct op_plan *b); /* in all that cqr_plan_change changes */
 /* The rest, once it is known what is asked: time-outs and pages differ between reads and writes. */
 void cqr_plan_finish(struct op_plan *plan, uint8_t opcode, bool is_read);
 /* Do these cells fit the markers? INVALID or TYPE with the column's name; what: "row 17" or "". */
@@ -87,8 +96,13 @@ cqlring_status cqr_cells_check(const struct statement_version *version, const cq
 void cqr_plan_defaults(struct op_plan *plan);
 void cqr_completion_fill(cqlring_completion *completion, const struct op *op);
 void cqr_execution_complete(struct lane *lane, struct execution *execution, struct op *op);
-void cqr_result_keep_request(cqlring_result *result, struct request_body *body); /* for cqlring_next_page */
+/* pages.c, submitter: execution's result, which has further pages, keeps what cqlring_next_page needs. */
+void cqr_result_keep_request(cqlring_result *result, struct request_body *body);
+void cqr_result_paged(cqlring_result *result, struct execution *execution); /* and the next page is asked for, if it shall be */
 struct execution *cqr_execution_make(struct runtime_core *runtime, struct request_body *body, enum future_kind kind);
+/* Any thread: charged to the session, made and handed over; FULL: the session's limits. Takes over the reference of body. ahead: nobody has
+   asked for it yet. */
+cqlring_status cqr_execution_launch(struct cqlring_session *session, struct request_body *body, bool ahead, cqlring_future **future, cqlring_error *error);
 /* Hand it over; CLOSED when the lane has ended (the execution is gone then). */
 cqlring_status cqr_execution_post(struct execution *execution, struct lane *lane, cqlring_error *error);
 void cqr_execution_start(struct lane *lane, struct execution *execution); /* submitter */

@@ -107,6 +107,12 @@ static void row_accept(struct lane *lane, struct job_part *part, struct op *op)
     part->done_count--;
     part->bytes -= op->reply_budget;
     op->reply_budget = 0;
+    if (op->split == SPLIT_PAGE) {
+        op->next->split = SPLIT_NOT;
+        list_remove(part, op);
+        cqr_op_give(lane, op);
+        return;
+    }
     if (op->may_continue) {
         page_next(lane, part, op);
         return;
@@ -137,6 +143,54 @@ static __attribute__((noinline, cold)) void row_trouble(struct job *job, struct 
         cqr_job_stop(job, JOB_STOP_ERROR, op->status, &op->failure->error);
 }
 
+static inline void done_add(struct job_part *part, struct op *op)
+{
+    op->link = NULL;
+    if (part->done_tail != NULL)
+        part->done_tail->link = op;
+    else
+        part->done_head = op;
+    part->done_tail = op;
+}
+
+/* With prefetch a page is delivered by an op of its own, in front of the row's, which asks for the next page at once: one page ahead,
+   and none while the job holds more bytes than it may. NULL: the next page waits until this one is accepted. */
+static __attribute__((noinline)) struct op *page_split(struct lane *lane, struct job_part *part, struct op *op)
+{
+    struct op *page = op->split != SPLIT_NOT || part->bytes > part->job->bytes_max ? NULL : cqr_op_take(lane, false);
+    if (page == NULL)
+        return NULL;
+    page->state = OP_SETTLED;
+    page->status = CQLRING_OK;
+    page->settled = op->settled;
+    page->owner = part;
+    page->plan = op->plan;
+    page->result = cqlring_result_retain(op->result); /* the row keeps its paging state */
+    page->node = op->node;
+    page->row = op->row;
+    page->tag = op->tag;
+    page->phase = op->phase;
+    page->attempts = op->attempts;
+    page->accepted_us = op->accepted_us;
+    page->first_sent_us = op->first_sent_us;
+    page->received_us = op->received_us;
+    page->limit_node = NODE_NONE;
+    page->reply_budget = op->reply_budget;
+    op->reply_budget = 0;
+    page->may_continue = true;
+    page->split = SPLIT_PAGE;
+    op->split = SPLIT_ROW;
+    page->next = op;
+    page->prev = op->prev;
+    if (op->prev != NULL)
+        op->prev->next = page;
+    else
+        part->head = page;
+    op->prev = page;
+    part->open++;
+    return page;
+}
+
 void cqr_job_row_settled(struct lane *lane, struct op *op)
 {
     struct job_part *part = op->owner;
@@ -156,14 +210,14 @@ void cqr_job_row_settled(struct lane *lane, struct op *op)
         accepted_add(part);
         return;
     }
-    if (job->ordered)
-        return; /* delivered from the list's head */
-    op->link = NULL;
-    if (part->done_tail != NULL)
-        part->done_tail->link = op;
-    else
-        part->done_head = op;
-    part->done_tail = op;
+    struct op *page = op->may_continue && op->plan->prefetch ? page_split(lane, part, op) : NULL;
+    if (!job->ordered) /* else delivered from the list's head */
+        done_add(part, page != NULL ? page : op);
+    if (page == NULL)
+        return;
+    page_next(lane, part, op);
+    if (op->state == OP_IN_FLIGHT)
+        cqr_writer_flush(op->conn); /* before the sink has this one: that is the point of it */
 }
 
 void cqr_job_row_timed(struct lane *lane, struct op *op)

@@ -14,6 +14,7 @@
 #include "driver/park.h"
 #include "driver/poller.h"
 #include "driver/ring.h"
+#include "driver/session_log.h"
 #include "driver/stats.h"
 
 struct runtime_core;
@@ -94,6 +95,7 @@ struct lane {
     struct block_pool *unpack_pool;  /* v4 bodies that came compressed */
     struct compress_state *compress;
     struct reprepare *reprepares;    /* statements being prepared again */
+    struct prepare_ahead *aheads;    /* nodes that came up, and what is to be prepared on them */
     struct race *race_free;          /* speculative executions: for the next ones */
     uint8_t *scratch;                /* routing keys; SCRATCH_SIZE bytes */
     const struct cqlring_cluster *stamp_cluster; /* client timestamps taken for this turn */
@@ -107,8 +109,7 @@ struct lane {
     struct lane_stats stats;
     uint32_t settled_this_turn;
     struct thread_cpu submitter_cpu, reactor_cpu;
-    uint32_t warnings_unsaid;        /* servers' warnings that the log was spared */
-    int64_t warn_again_us;           /* when the next one is said */
+    struct log_limit log_limits[LOG_LIMITS]; /* of the runtime's log */
 
     pthread_t reactor_thread, submitter_thread;
     bool reactor_started, submitter_started;
@@ -117,7 +118,7 @@ struct lane {
 enum { SCRATCH_SIZE = 80 << 10 };
 
 /* timer.kind */
-enum { TIMER_OP = 1, TIMER_CONN, TIMER_LINK, TIMER_CLOSE, TIMER_CONTROL, TIMER_AGREEMENT, TIMER_SCHEMA, TIMER_TRACE, TIMER_SHARDS };
+enum { TIMER_OP = 1, TIMER_CONN, TIMER_LINK, TIMER_CLOSE, TIMER_CONTROL, TIMER_AGREEMENT, TIMER_SCHEMA, TIMER_TRACE, TIMER_SHARDS, TIMER_AHEAD };
 
 /* Room in a connection's window and buffers for one more request? Submitter; cheap, asked before a row is encoded. */
 static inline bool cqr_writer_has_room(const struct conn *conn)

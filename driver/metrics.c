@@ -64,6 +64,7 @@ static const struct {
     {"shard_fallbacks", "Requests that took another shard's connection than theirs.", OF_SUBMITTER(shard_fallbacks)},
     {"tablets_learned", "Places of tablets that replies told of.", OF_SUBMITTER(tablets_learned)},
     {"reprepares", "Statements prepared again on a node that did not know them.", OF_SUBMITTER(reprepares)},
+    {"prepared_ahead", "Statements prepared on a node that came up, before a request needed them there.", OF_SUBMITTER(prepared_ahead)},
     {"timeouts", "Requests and attempts that were not answered in time.", OF_SUBMITTER(timeouts)},
     {"late_replies", "Answers to requests that had timed out.", OF_SUBMITTER(late_replies)},
     {"sends", "Send calls.", OF_SUBMITTER(sends)},
@@ -104,6 +105,10 @@ static void lanes_put(struct text *text, const struct runtime_core *core)
         cqr_text_put(text, "cqlring_wakes_total{lane=\"%u\",who=\"reactor\"} %" PRIu64 "\n", j, value(&lane->stats.wakes_reactor));
         cqr_text_put(text, "cqlring_wakes_total{lane=\"%u\",who=\"waiter\"} %" PRIu64 "\n", j, value(&lane->stats.wakes_waiter));
     }
+    put_family(text, "pages_ahead", "counter", NULL, "Pages asked for before the application did.");
+    cqr_text_put(text, "cqlring_pages_ahead_total %" PRIu64 "\n", value(&core->pages_ahead));
+    put_family(text, "pages_dropped", "counter", NULL, "Of these, those that it never asked for.");
+    cqr_text_put(text, "cqlring_pages_dropped_total %" PRIu64 "\n", value(&core->pages_dropped));
     put_family(text, "allocations", "counter", NULL, "Allocations through the library, of the whole process.");
     cqr_text_put(text, "cqlring_allocations_total %" PRIu64 "\n", cqr_mem_allocation_count());
     if (core->threads == CQLRING_THREADS_CALLER)

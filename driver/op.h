@@ -37,6 +37,7 @@ struct op_plan {
     struct cqlring_session *session;   /* NULL: the driver's own */
     const struct cqlring_node *target; /* NULL: routed */
     int64_t timestamp_us;              /* 0 generated, INT64_MIN none */
+    bool prefetch;                     /* a single request's next page before it is asked for */
     bool watched;                      /* something may come before the request's own deadline: attempt time-out or a further copy */
     uint8_t copies_max;                /* speculative ones; 0: none */
     float percentile;                  /* of the session's latencies, instead of copy_after_us alone; 0: not */
@@ -53,6 +54,12 @@ enum op_state {
     OP_WAIT_AGREEMENT, /* answered: the nodes have yet to agree on the schema that it changed (agreement.h) */
     OP_WAIT_RACE,   /* its own attempt is over, copies of it are still under way (speculate.h) */
     OP_SETTLED      /* outcome known; belongs to its owner again */
+};
+
+enum op_split {
+    SPLIT_NOT,
+    SPLIT_ROW,      /* the page before the one under way is delivered by the op in front of it, and not accepted yet */
+    SPLIT_PAGE      /* that op */
 };
 
 struct op {
@@ -106,6 +113,7 @@ struct op {
     bool pages;                        /* a job's row: all its pages are wanted */
     bool may_continue;                 /* settled, and a further page is there */
     uint8_t reply_opcode;              /* with reply_block */
+    uint8_t split;                     /* enum op_split: a job's row that reads on while its page is delivered */
     uint32_t sent_after_us;            /* the last attempt, after first_sent_us */
     uint32_t limit_node;               /* a job's row: which node it was counted on */
 

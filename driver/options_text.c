@@ -140,6 +140,7 @@ static void cluster_put(struct text *text, struct cqlring_cluster *cluster)
     put_number(text, "cluster.local_port_min", cluster->local_port_min);
     put_number(text, "cluster.local_port_max", cluster->local_port_max);
     put_number(text, "cluster.shard_busy_percent", cluster->shard_busy_percent);
+    put_flag(text, "cluster.prepare_on_up", cluster->prepare_on_up);
 }
 
 static void session_put(struct text *text, const struct cqlring_session *session)
@@ -150,6 +151,8 @@ static void session_put(struct text *text, const struct cqlring_session *session
     put_text(text, "session.keyspace", session->keyspace[0] != '\0' ? session->keyspace : NULL);
     put_number(text, "session.bytes_max", (int64_t)session->bytes_max);
     put_number(text, "session.requests_max", session->requests_max);
+    put_call(text, "session.log", session->log != NULL);
+    put_number(text, "session.log_level", session->log_level);
     put_number(text, "session.timeout_us", plan->timeout_us);
     put_number(text, "session.attempt_timeout_us", plan->attempt_timeout_us);
     put_text(text, "session.consistency", plan->params.consistency < 11 ? consistencies[plan->params.consistency] : "?");
@@ -160,6 +163,7 @@ static void session_put(struct text *text, const struct cqlring_session *session
     put_number(text, "session.speculation_delay_us", plan->copy_after_us);
     cqr_text_put(text, "session.speculation_percentile = %g\n", (double)plan->percentile);
     put_flag(text, "session.tracing", plan->params.tracing);
+    put_flag(text, "session.prefetch", plan->prefetch);
     put_text(text, "session.serial_consistency", plan->params.serial_consistency == 0 ? NULL : plan->params.serial_consistency < 11 ? consistencies[plan->params.serial_consistency] : "?");
 }
 

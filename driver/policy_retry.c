@@ -60,6 +60,8 @@ void cqr_node_rest(struct lane *lane, struct conn *conn)
     if (lane->now_us - writer->rest_until_us > FORGET_US)
         writer->rests = 0;
     writer->rest_until_us = lane->now_us + cqr_retry_backoff_us(writer->rests, cqr_random(&lane->random));
+    cqr_pool_log(lane, conn->home != NULL ? conn->home->pool : NULL, &(struct log_news){.level = CQLRING_LOG_WARN, .event = CQLRING_EVENT_OVERLOADED, .node = conn->node},
+                 "%s is overloaded: other replicas are preferred for %s", conn->text, cqr_duration(writer->rest_until_us - lane->now_us).text);
     if (writer->rests < RESTS_MAX)
         writer->rests++;
 }

@@ -10,6 +10,7 @@
 #include "driver/listener.h"
 #include "driver/node_stats.h"
 #include "driver/policy.h"
+#include "driver/prepare_ahead.h"
 #include "driver/record.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
@@ -44,13 +45,18 @@ static void probe(struct lane *lane, struct conn *conn, int64_t timeout_us)
     conn->writer.probing = cqr_own_request(lane, conn, OPCODE_OPTIONS, (cqlring_bytes){NULL, 0}, (cqlring_bytes){NULL, 0}, timeout_us, probe_done, NULL);
 }
 
+static struct pool *pool_of(const struct conn *conn) /* NULL: the control connection, or one that is given up */
+{
+    return conn->home != NULL ? conn->home->pool : NULL;
+}
+
 static void suspect(struct lane *lane, struct conn *conn)
 {
     conn->writer.suspect = true;
     if (conn->node != NULL)
         atomic_fetch_add_explicit(&((struct cqlring_node *)(uintptr_t)conn->node)->suspects, 1, memory_order_relaxed);
-    cqr_log(&lane->runtime->log, CQLRING_LOG_WARN, "%s is silent with %u requests waiting: no new rows for it until it answers", conn->text,
-            conn->writer.in_flight);
+    cqr_pool_log(lane, pool_of(conn), &(struct log_news){.level = CQLRING_LOG_WARN, .event = CQLRING_EVENT_SUSPECT, .node = conn->node},
+                 "%s is silent with %u requests waiting: no new rows for it until it answers", conn->text, conn->writer.in_flight);
 }
 
 void cqr_conn_trust(struct lane *lane, struct conn *conn)
@@ -58,6 +64,8 @@ void cqr_conn_trust(struct lane *lane, struct conn *conn)
     conn->writer.suspect = false;
     if (conn->node != NULL)
         atomic_fetch_sub_explicit(&((struct cqlring_node *)(uintptr_t)conn->node)->suspects, 1, memory_order_relaxed);
+    cqr_pool_log(lane, pool_of(conn), &(struct log_news){.level = CQLRING_LOG_INFO, .event = CQLRING_EVENT_TRUSTED, .node = conn->node},
+                 "%s is heard from again", conn->text);
     lane->waiting_retry = true;
 }
 
@@ -243,8 +251,11 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
         atomic_store_explicit(&conn->stats, stats, memory_order_release);
         if (stats != NULL)
             cqr_count(&stats->connections, 1);
-        if (before == 0)
+        if (before == 0) {
+            /* release: pairs with the acquire in cqr_prepare_ahead */
+            atomic_fetch_add_explicit(&link->node->arrivals, 1, memory_order_release);
             cqr_listener_node(lane, cluster_of(link), link->node);
+        }
         if (conn != link->conn) {
             cqr_record_open(conn);
             cqr_conn_watch(lane, conn);
@@ -265,9 +276,10 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
     struct pool *pool = link->pool;
     pool->connecting_count--;
     pool->up_count++;
-    cqr_log(&lane->runtime->log, CQLRING_LOG_INFO, "connected to %s (v%u%s%s%s)", conn->text, conn->dialect.version,
+    cqr_pool_log(lane, pool, &(struct log_news){.level = CQLRING_LOG_INFO, .event = CQLRING_EVENT_CONNECTED, .node = conn->node}, "connected to %s (v%u%s%s%s)", conn->text, conn->dialect.version,
             conn->compression == COMPRESSION_LZ4 ? ", lz4" : "", conn->tls != NULL ? ", " : "", conn->tls != NULL ? cqr_transport_tls_version(&conn->transport) : "");
     lane->waiting_retry = true;
+    cqr_prepare_ahead(lane, link);
     cqr_shards_begin(lane, link);
     opening_check(pool);
 }
@@ -321,7 +333,8 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
     struct pool *pool = link->pool;
     if (link_was_up) {
         pool->up_count--;
-        cqr_log(&lane->runtime->log, CQLRING_LOG_WARN, "lost the connection to %s: %s", conn->text, link->last_text);
+        cqr_pool_log(lane, pool, &(struct log_news){.level = CQLRING_LOG_WARN, .event = CQLRING_EVENT_CONNECTION_LOST, .node = conn->node, .status = link->last_status},
+                     "lost the connection to %s: %s", conn->text, link->last_text);
     } else {
         pool->connecting_count--;
     }
@@ -333,7 +346,13 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
         else
             link->attempts++;
         if (!link_was_up)
-            cqr_log(&lane->runtime->log, link->attempts == 1 ? CQLRING_LOG_WARN : CQLRING_LOG_INFO, "connect failed (%u): %s", link->attempts, link->last_text);
+            cqr_pool_log(lane, pool,
+                         &(struct log_news){.level = link->attempts == 1 ? CQLRING_LOG_WARN : CQLRING_LOG_INFO,
+                                            .event = CQLRING_EVENT_CONNECT_FAILED,
+                                            .node = link->node,
+                                            .status = link->last_status,
+                                            .server_code = link->last_code},
+                         "connect failed (%u): %s", link->attempts, link->last_text);
         if (link->wanted && !pool->closing && !lane->stopping) {
             int64_t delay = cqr_reconnect_delay_us(link->attempts, cluster->reconnect_min_us, cluster->reconnect_max_us, cqr_random(&lane->random));
             if (delay == 0)
@@ -385,6 +404,7 @@ static struct pool_link *link_make(struct pool *pool, struct cqlring_node *node)
     link->pool = pool;
     link->node = node;
     link->remote = !node->is_local;
+    link->arrivals = atomic_load_explicit(&node->arrivals, memory_order_relaxed);
     link->timer.kind = TIMER_LINK;
     pool->links[node->index] = link;
     return link;

@@ -90,5 +90,8 @@ void cqr_prepare_cancel(struct execution *execution);
 void cqr_reprepare(struct lane *lane, struct op *op, struct cqlring_prepared *prepared);
 void cqr_reprepare_lost(struct lane *lane, struct conn *conn); /* conn is down, and about to be freed */
 void cqr_reprepare_forget(struct lane *lane, struct op *op); /* op no longer waits for one */
+/* Before a request needs it: prepared on conn unless that is under way. Its end is told to cqr_prepare_ahead_next. */
+enum reprepare_ahead { REPREPARE_ASKED, REPREPARE_KNOWN, REPREPARE_NO_ROOM };
+enum reprepare_ahead cqr_reprepare_ahead(struct lane *lane, struct conn *conn, struct cqlring_prepared *prepared);
 
 #endif

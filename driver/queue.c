@@ -229,7 +229,7 @@ static void queue_finished(struct lane *lane, struct execution *execution, struc
         finished->completion.tag = execution->body->tag;
         finished->size = execution->body->size;
         if (op->result != NULL && op->result->paging_state.data != NULL)
-            cqr_result_keep_request(op->result, execution->body);
+            cqr_result_paged(op->result, execution);
         op->result = NULL;
         op->failure = NULL;
         atomic_store_explicit(&queue->tail, tail + 1, memory_order_seq_cst);

@@ -8,6 +8,7 @@
 
 #include "driver/execution.h"
 #include "driver/lane.h"
+#include "driver/prepare_ahead.h"
 #include "driver/prepared.h"
 #include "driver/session.h"
 #include "serialize/mem.h"
@@ -25,6 +26,7 @@ struct reprepare {
     struct op *waiting; /* through op->link */
     uint32_t node;      /* conn's, & 63: a bit of op->tried */
     bool asked;         /* the PREPARE is under way, perhaps on another connection; else its turn is later */
+    bool ahead;         /* before anybody needed it (prepare_ahead.h) */
 };
 
 static void ask_more(struct lane *lane, struct conn *conn);
@@ -95,7 +97,7 @@ static void reprepare_end(struct lane *lane, struct reprepare *reprepare, struct
             if (op->plan->opcode == OPCODE_EXECUTE)
                 op->version = version;
             op->state = OP_NEW;
-            if (conn != NULL)
+            if (conn != NULL && op->conn == conn)
                 cqr_op_issue_on(lane, op, conn);
             else
                 cqr_op_issue(lane, op);
@@ -133,10 +135,11 @@ static void reprepare_done(struct lane *lane, struct op *own, void *context)
     struct conn *conn = reprepare->conn, *again = conn;
     struct statement_version *version = NULL;
     struct failure *failure = NULL;
+    bool ahead = reprepare->ahead, well = own->status != CQLRING_LOST && own->status != CQLRING_TIMEOUT;
     if (own->status == CQLRING_OK) {
         if (cqr_prepared_learn(reprepare->prepared, &own->conn->dialect, own->reply_body, &version, &failure) == CQLRING_OK)
-            cqr_count(&lane->stats.reprepares, 1);
-    } else if (own->status == CQLRING_LOST || own->status == CQLRING_TIMEOUT) {
+            cqr_count(ahead ? &lane->stats.prepared_ahead : &lane->stats.reprepares, 1);
+    } else if (!well) {
         version = cqr_prepared_version(reprepare->prepared); /* try on another connection, preferably of another node */
         if (own->status == CQLRING_TIMEOUT)
             for (struct op *op = reprepare->waiting; op != NULL; op = op->link)
@@ -148,6 +151,8 @@ static void reprepare_done(struct lane *lane, struct op *own, void *context)
         cqr_failure_free(&failure->error);
     if (conn != NULL)
         ask_more(lane, conn);
+    if (conn != NULL && ahead)
+        cqr_prepare_ahead_next(lane, conn, well);
 }
 
 static bool ask(struct lane *lane, struct reprepare *reprepare)
@@ -203,26 +208,56 @@ void cqr_reprepare_lost(struct lane *lane, struct conn *conn)
     }
 }
 
+/* The one under way on the same node: what one connection prepares, a node's shards know all. NULL: there is none. */
+static struct reprepare *find(const struct lane *lane, const struct conn *conn, const struct cqlring_prepared *prepared)
+{
+    struct reprepare *reprepare = lane->reprepares;
+    while (reprepare != NULL && (reprepare->prepared != prepared || (reprepare->conn != conn && (reprepare->conn == NULL || conn->home == NULL ||
+                                                                                                 reprepare->conn->home != conn->home))))
+        reprepare = reprepare->next;
+    return reprepare;
+}
+
+static struct reprepare *make(struct lane *lane, struct conn *conn, struct cqlring_prepared *prepared)
+{
+    struct reprepare *reprepare = cqr_mem_zalloc(sizeof *reprepare);
+    if (reprepare == NULL)
+        return NULL;
+    reprepare->prepared = cqr_prepared_retain(prepared);
+    reprepare->conn = conn;
+    reprepare->node = conn->node != NULL ? conn->node->index & 63 : 63;
+    reprepare->next = lane->reprepares;
+    lane->reprepares = reprepare;
+    return reprepare;
+}
+
+enum reprepare_ahead cqr_reprepare_ahead(struct lane *lane, struct conn *conn, struct cqlring_prepared *prepared)
+{
+    if (find(lane, conn, prepared) != NULL)
+        return REPREPARE_KNOWN;
+    struct reprepare *reprepare = cqr_writer_has_room(conn) ? make(lane, conn, prepared) : NULL;
+    if (reprepare == NULL)
+        return REPREPARE_NO_ROOM;
+    reprepare->ahead = true;
+    if (ask(lane, reprepare))
+        return REPREPARE_ASKED;
+    reprepare_end(lane, reprepare, NULL, NULL, NULL);
+    return REPREPARE_NO_ROOM;
+}
+
 void cqr_reprepare(struct lane *lane, struct op *op, struct cqlring_prepared *prepared)
 {
     struct conn *conn = op->conn;
-    struct reprepare *reprepare = lane->reprepares;
-    while (reprepare != NULL && (reprepare->prepared != prepared || reprepare->conn != conn))
-        reprepare = reprepare->next;
+    struct reprepare *reprepare = find(lane, conn, prepared);
     op->state = OP_WAIT_PREPARE;
     op->phase = CQLRING_NOT_SENT; /* it was refused as unknown: nothing was done */
     bool is_new = reprepare == NULL;
     if (is_new) {
-        reprepare = cqr_mem_zalloc(sizeof *reprepare);
+        reprepare = make(lane, conn, prepared);
         if (reprepare == NULL) {
             cqr_op_settle(lane, op, CQLRING_NO_MEMORY, cqr_failure_make(CQLRING_NO_MEMORY, "EXECUTE: out of memory for a re-prepare"));
             return;
         }
-        reprepare->prepared = cqr_prepared_retain(prepared);
-        reprepare->conn = conn;
-        reprepare->node = conn->node != NULL ? conn->node->index & 63 : 63;
-        reprepare->next = lane->reprepares;
-        lane->reprepares = reprepare;
     }
     op->link = reprepare->waiting;
     reprepare->waiting = op;

@@ -114,7 +114,7 @@ static bool is_write(const struct op *op)
 /* ---- settle ---- */
 
 /* What the error says beyond its sentence. */
-static __attribute__((noinline, cold)) void error_fill(struct op *op)
+static __attribute__((noinline, cold)) void error_fill(struct lane *lane, struct op *op)
 {
     if (cqr_failure_is_static(op->failure))
         return;
@@ -130,6 +130,7 @@ static __attribute__((noinline, cold)) void error_fill(struct op *op)
     }
     if (op->node != NULL || op->conn != NULL)
         snprintf(error->node, sizeof error->node, "%s", node_text(op));
+    cqr_request_log_failed(lane, op);
 }
 
 static inline void count_settled(struct lane *lane, cqlring_status status)
@@ -161,7 +162,7 @@ static inline __attribute__((always_inline)) void settle(struct lane *lane, stru
     if (!op->uncounted)
         count_settled(lane, status);
     if (status != CQLRING_OK)
-        error_fill(op);
+        error_fill(lane, op);
     else
         op->maybe_applied = false;
     op->settled(lane, op);
@@ -177,7 +178,7 @@ void cqr_op_settled_again(struct lane *lane, struct op *op)
     assert(op->state == OP_SETTLED && !op->uncounted);
     count_settled(lane, op->status);
     if (op->status != CQLRING_OK)
-        error_fill(op);
+        error_fill(lane, op);
     else
         op->maybe_applied = false;
     op->settled(lane, op);
@@ -646,27 +647,17 @@ static void reply_error(struct lane *lane, struct op *op, struct conn *conn, str
     attempt_failed(lane, op, status, failure);
 }
 
-/* What the server warns of, in the log too, one a second. */
+/* What the server warns of, in the log too. */
 static __attribute__((noinline)) void warnings_log(struct lane *lane, const struct op *op, const struct response_prefix *prefix)
 {
-    enum { EVERY_US = 1000000 };
-    if (!cqr_log_on(&lane->runtime->log, CQLRING_LOG_WARN))
+    if (!cqr_request_log_on(lane, op, CQLRING_LOG_WARN))
         return;
-    if (lane->now_us < lane->warn_again_us) {
-        lane->warnings_unsaid += prefix->warning_count;
-        return;
-    }
     struct reader reader;
     cqr_reader_init(&reader, prefix->warnings.data, (uint32_t)prefix->warnings.size);
     cqlring_bytes first = cqr_get_string(&reader);
-    lane->warnings_unsaid += prefix->warning_count - 1u;
-    char others[48] = "";
-    if (lane->warnings_unsaid > 0)
-        snprintf(others, sizeof others, " (and %u more since the last)", lane->warnings_unsaid);
-    cqr_log(&lane->runtime->log, CQLRING_LOG_WARN, "%s warns of %s: %.*s%s", node_text(op), cqr_opcode_name(op->plan->opcode), first.size < 300 ? first.size : 300,
-            first.data != NULL ? (const char *)first.data : "", others);
-    lane->warnings_unsaid = 0;
-    lane->warn_again_us = lane->now_us + EVERY_US;
+    struct log_news news = {.level = CQLRING_LOG_WARN, .event = CQLRING_EVENT_WARNING, .node = op->node, .version = op->version, .more = prefix->warning_count - 1u};
+    cqr_request_log(lane, op, &news, "%s warns of %s: %.*s", node_text(op), cqr_opcode_name(op->plan->opcode), first.size < 300 ? first.size : 300,
+                    first.data != NULL ? (const char *)first.data : "");
 }
 
 static bool is_use(const struct op *op)

@@ -9,6 +9,7 @@
 #include "driver/fork.h"
 #include "driver/prepared.h"
 #include "driver/session.h"
+#include "driver/tablets.h"
 
 static struct topology *topology_now(struct cqlring_cluster *cluster)
 {
@@ -18,14 +19,47 @@ static struct topology *topology_now(struct cqlring_cluster *cluster)
     return topology;
 }
 
-/* Node indexes, primary first; 0 when they are not known. */
-static uint32_t replicas_of(const struct topology *topology, const struct statement_version *version, int64_t token, uint32_t out[REPLICAS_MAX])
+/* What the pools have been told so far. */
+static uint32_t tablet_of(struct cqlring_cluster *cluster, const struct statement_version *version, int64_t token, uint32_t out[REPLICAS_MAX],
+                          int32_t shards[REPLICAS_MAX])
+{
+    pthread_mutex_lock(&cluster->lock);
+    const struct tablet_table *table = cqr_tablets_find(&cluster->tablets, version);
+    const struct tablet *tablet = table != NULL ? cqr_tablet_map_find(&table->map, token) : NULL;
+    uint32_t count = 0;
+    for (; tablet != NULL && count < tablet->replica_count && count < REPLICAS_MAX; count++) {
+        out[count] = tablet->replicas[count].node;
+        shards[count] = tablet->replicas[count].shard;
+    }
+    pthread_mutex_unlock(&cluster->lock);
+    return count;
+}
+
+/* −1: the node has none, or has not told of them. */
+static int32_t shard_at(const struct cqlring_node *node, int64_t token, int32_t tablets)
+{
+    unsigned sharding = atomic_load_explicit(&node->sharding, memory_order_relaxed);
+    uint32_t count = cqr_node_shards(sharding);
+    if (count == 0)
+        return -1;
+    if (tablets >= 0)
+        return tablets % (int32_t)count; /* out of range: told before the node's shards changed */
+    return (int32_t)cqr_shard_of(token, (uint16_t)count, (uint8_t)(sharding >> 16));
+}
+
+/* Node indexes, primary first, and their shards as tablets have them, else −1; 0 when they are not known. */
+static uint32_t replicas_of(struct cqlring_cluster *cluster, const struct topology *topology, const struct statement_version *version, int64_t token,
+                            uint32_t out[REPLICAS_MAX], int32_t shards[REPLICAS_MAX])
 {
     if (topology->partitioner != PARTITIONER_MURMUR3 || topology->ring_count == 0)
         return 0;
     const struct keyspace *keyspace = cqr_topology_keyspace(topology, cqlring_text(version->keyspace));
     if (keyspace == NULL)
         return 0;
+    if (keyspace->tablets) /* the ring means nothing there (TB-03) */
+        return tablet_of(cluster, version, token, out, shards);
+    for (uint32_t i = 0; i < REPLICAS_MAX; i++)
+        shards[i] = -1;
     return cqr_replicas_at(topology->ring, topology->ring_count, cqr_ring_find(topology->ring, topology->ring_count, token), topology->places, topology->place_count,
                            &keyspace->replication, out, REPLICAS_MAX);
 }
@@ -58,12 +92,13 @@ cqlring_status cqlring_route_of(const cqlring_prepared *handle, const cqlring_by
     if (!token_of(version, values, &found.token))
         return cqr_error(error, CQLRING_INVALID, "cqlring_route_of: the partition key is null, unset or too large (65535 bytes a column, 4096 in all)");
     struct topology *topology = topology_now(cluster);
-    uint32_t replicas[REPLICAS_MAX], count = replicas_of(topology, version, found.token, replicas);
+    int32_t shards[REPLICAS_MAX];
+    uint32_t replicas[REPLICAS_MAX], count = replicas_of(cluster, topology, version, found.token, replicas, shards);
     _Static_assert((int)REPLICAS_MAX == (int)CQLRING_REPLICAS_MAX, "all of them fit");
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t j = 0; j < topology->node_count; j++)
             if (topology->nodes[j]->index == replicas[i])
-                found.replicas[found.replica_count++] = (cqlring_replica){.node = topology->nodes[j], .shard = -1};
+                found.replicas[found.replica_count++] = (cqlring_replica){.node = topology->nodes[j], .shard = shard_at(topology->nodes[j], found.token, shards[i])};
     cqr_topology_release(topology);
     *route = found;
     return CQLRING_OK;
@@ -114,7 +149,8 @@ uint16_t cqr_batch_common(const struct request_body *body, const cqlring_batch *
 {
     if (is_of_one_partition(body, batch))
         return 0;
-    struct topology *topology = topology_now(body->prepared[0]->cluster);
+    struct cqlring_cluster *cluster = body->prepared[0]->cluster;
+    struct topology *topology = topology_now(cluster);
     struct tally tally = {.size = 0};
     uint32_t first[REPLICAS_MAX], first_count = 0, prepared = 0;
     for (uint32_t i = 0; i < batch->count; i++) {
@@ -124,7 +160,8 @@ uint16_t cqr_batch_common(const struct request_body *body, const cqlring_batch *
         const struct statement_version *version = body->versions[prepared++];
         if (!token_of(version, batch->children[i].values, &token))
             continue;
-        uint32_t replicas[REPLICAS_MAX], count = replicas_of(topology, version, token, replicas);
+        int32_t shards[REPLICAS_MAX];
+        uint32_t replicas[REPLICAS_MAX], count = replicas_of(cluster, topology, version, token, replicas, shards);
         bool is_first = first_count == 0;
         for (uint32_t j = 0; j < count; j++)
             for (uint32_t k = 0; k < topology->node_count; k++) {

@@ -487,6 +487,7 @@ void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *out)
         sum.late_replies += value(&lane->late_replies);
         sum.shard_fallbacks += value(&lane->shard_fallbacks);
         sum.tablets_learned += value(&lane->tablets_learned);
+        sum.prepared_ahead += value(&lane->prepared_ahead);
         sum.log_dropped += value(&reactor->log_dropped);
         sum.tls_handshakes += value(&reactor->tls_handshakes);
         sum.tls_resumed += value(&reactor->tls_resumed);
@@ -494,6 +495,10 @@ void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *out)
         sum.cpu_reactors_us += cqr_thread_cpu_us(&core->lanes[i].reactor_cpu);
         for (unsigned status = 0; status < 16; status++)
             sum.failed_by[status] += value(&lane->failed_by[status]);
+    }
+    if (core != NULL) {
+        sum.pages_ahead = value(&core->pages_ahead);
+        sum.pages_dropped = value(&core->pages_dropped);
     }
     cqr_runtime_release(core);
     sum.allocations = cqr_mem_allocation_count();

@@ -28,6 +28,7 @@ struct runtime_core {
     atomic_uint state;                      /* 0 open, 1 destroying, 2 ended */
     bool is_default;
     atomic_uint next_lane;
+    _Atomic(uint64_t) pages_ahead, pages_dropped; /* any thread's */
 
     pthread_mutex_t lock;                   /* control plane only: the list of clusters */
     struct cqlring_cluster *clusters;

@@ -126,6 +126,11 @@ static void lane_closed(struct lane *lane, struct cqlring_session *session)
     if (part->pool != NULL) {
         struct pool *pool = part->pool;
         part->pool = NULL;
+        struct session_lane **at = &pool->listeners;
+        while (*at != NULL && *at != part)
+            at = &(*at)->next_listener;
+        if (*at != NULL)
+            *at = part->next_listener;
         cqr_pool_put(pool);
     }
     for (struct session_close **at = &lane->closes; *at != NULL;) {
@@ -365,6 +370,11 @@ static void open_run(struct lane *lane, struct lane_message *message)
         open_refuse(part->open, CQLRING_NO_MEMORY, "out of memory");
         return;
     }
+    mine->session = session;
+    if (session->log != NULL) {
+        mine->next_listener = mine->pool->listeners;
+        mine->pool->listeners = mine;
+    }
     part->opening.session = session;
     cqr_pool_wait(mine->pool, &part->opening);
 }
@@ -382,6 +392,11 @@ static cqlring_status session_options(struct cqlring_session *session, const cql
     if (options->keyspace != NULL && strlen(options->keyspace) > 48)
         return cqr_error(error, CQLRING_INVALID, "session options: keyspace of %zu characters (CQL allows 48)", strlen(options->keyspace));
     snprintf(session->keyspace, sizeof session->keyspace, "%s", options->keyspace != NULL ? options->keyspace : "");
+    if (options->log_level > CQLRING_LOG_DEBUG)
+        return cqr_error(error, CQLRING_INVALID, "session options: log_level %d (1 ERROR to 4 DEBUG, 0: WARN)", (int)options->log_level);
+    session->log_level = options->log_level != 0 ? options->log_level : CQLRING_LOG_WARN;
+    session->log = options->log;
+    session->log_context = options->log_context;
     if (options->bytes_max != 0)
         session->bytes_max = options->bytes_max;
     if (options->requests_max != 0)

@@ -58,6 +58,7 @@ struct cqlring_cluster {
     bool shard_connections, shard_aware_port;
     uint16_t local_port_min, local_port_max; /* to choose a shard by */
     uint32_t shard_busy_percent;
+    bool prepare_on_up;
 
     atomic_uint version;                /* protocol version in use, once known: all connections use it */
 
@@ -68,6 +69,7 @@ struct cqlring_cluster {
     struct cqlring_schema *schema_now;  /* the newest; NULL: none was read */
     struct cqlring_session *sessions;   /* open ones */
     struct prepared_cache prepared;
+    struct tablet_cache tablets;        /* what all pools have learned, for those who ask from outside (route_of.c); under the lock */
     struct conn_record *records;        /* open connections, under the lock */
     char guessed_datacenter[128];
 
@@ -92,6 +94,7 @@ struct pool_link {
     bool retry_version;                 /* down because the version was refused: again, lower */
     uint8_t perhaps_version;            /* down without a word: this one may be wanted; 0: it is not that */
     uint32_t attempts;                  /* failed connects since the last success */
+    unsigned arrivals;                  /* of its node, that are known (prepare_ahead.h) */
     struct timer timer;                 /* next connect */
     cqlring_status last_status;
     int32_t last_code;                  /* of the server's ERROR, 0: it was none */
@@ -128,6 +131,7 @@ struct pool {
     uint32_t turn;                      /* round robin */
     bool routes_by_policy;              /* policy_nodes.h */
     struct session_opening *opening;    /* sessions that wait for the first connection */
+    struct session_lane *listeners;     /* of the users, those with a log */
     struct replica_table *tables[8];    /* per keyspace, made when asked for */
     uint32_t table_count;
     struct route_slot routes[16];       /* by version */
@@ -147,6 +151,9 @@ struct cqlring_session {
     cqlring_execution defaults;         /* pointers cleared */
     uint64_t bytes_max;
     uint32_t requests_max;
+    cqlring_log_level log_level;
+    void (*log)(const cqlring_log_event *event, void *context); /* NULL: the runtime's */
+    void *log_context;
     atomic_uint requests;               /* single executions under way */
     _Atomic(uint64_t) bytes;
     atomic_uint next_lane;
@@ -156,6 +163,9 @@ struct cqlring_session {
 };
 
 struct session_lane {
+    struct cqlring_session *session;
+    struct session_lane *next_listener; /* of its pool; sessions with a log */
+    struct log_limit log_limits[LOG_LIMITS];
     struct pool *pool;                  /* NULL: not open there, or closed */
     uint32_t open_ops;                  /* requests and job parts under way; a drain waits for 0 */
     bool closing;                       /* takes nothing new */

@@ -83,9 +83,9 @@ static void port_pause(struct lane *lane, struct shard_set *set, int64_t pause_s
     int64_t before = atomic_exchange_explicit(&node_of(set->link)->shard_port_after_us, until, memory_order_relaxed);
     if (before > lane->now_us)
         return;
-    cqr_log(&lane->runtime->log, CQLRING_LOG_WARN,
-            "%s: its shard-aware port %u is not used for %lld s, shards are reached by trial on the ordinary port: %s", node_of(set->link)->text, set->port,
-            (long long)pause_s, why);
+    cqr_pool_log(lane, set->link->pool, &(struct log_news){.level = CQLRING_LOG_WARN, .node = node_of(set->link)},
+                 "%s: its shard-aware port %u is not used for %lld s, shards are reached by trial on the ordinary port: %s", node_of(set->link)->text, set->port,
+                 (long long)pause_s, why);
 }
 
 static void fill_in(struct lane *lane, struct shard_set *set, int64_t delay_us)
@@ -172,17 +172,18 @@ static void fill(struct lane *lane, struct shard_set *set)
         if (!port_is_usable(lane, set) && set->misses + set->connecting_count >= 4u * set->count + SHARD_CONNECTING_MAX) {
             if (set->connecting_count > 0)
                 return; /* these are the last trials */
-            cqr_log(&lane->runtime->log, CQLRING_LOG_INFO, "%s: %u of its %u shards were not found by %u trials, again in %d s", node_of(link)->text,
-                    set->count - set->up_count, set->count, set->misses, TRIAL_PAUSE_S);
+            cqr_pool_log(lane, pool, &(struct log_news){.level = CQLRING_LOG_INFO, .node = node_of(link)},
+                         "%s: %u of its %u shards were not found by %u trials, again in %d s", node_of(link)->text, set->count - set->up_count, set->count,
+                         set->misses, TRIAL_PAUSE_S);
             spares_close(set);
             set->misses = 0;
             fill_in(lane, set, TRIAL_PAUSE_S * S_US + jitter_us(lane, link));
             return;
         }
         if (!lane_has_room(lane)) {
-            cqr_log(&lane->runtime->log, set->said_full ? CQLRING_LOG_DEBUG : CQLRING_LOG_WARN,
-                    "%s: %u of its %u shards have a connection, for more the runtime's connections_max (%u a lane) is too small", node_of(link)->text,
-                    set->up_count, set->count, lane->conn_max);
+            cqr_pool_log(lane, pool, &(struct log_news){.level = set->said_full ? CQLRING_LOG_DEBUG : CQLRING_LOG_WARN, .node = node_of(link)},
+                         "%s: %u of its %u shards have a connection, for more the runtime's connections_max (%u a lane) is too small", node_of(link)->text,
+                         set->up_count, set->count, lane->conn_max);
             set->said_full = true;
             spares_close(set);
             fill_in(lane, set, cluster_of(link)->reconnect_max_us);
@@ -215,7 +216,7 @@ static uint16_t port_of(const struct conn *conn)
 void cqr_shards_begin(struct lane *lane, struct pool_link *link)
 {
     struct conn *conn = link->conn;
-    atomic_store_explicit(&node_of(link)->shards, conn->shard.shard_count, memory_order_relaxed);
+    atomic_store_explicit(&node_of(link)->sharding, conn->shard.shard_count | (unsigned)conn->shard.ignore_msb << 16, memory_order_relaxed);
     if (link->shards != NULL || !cluster_of(link)->shard_connections || conn->shard.shard_count < 2)
         return;
     struct shard_set *set = cqr_mem_zalloc(sizeof *set);
@@ -263,7 +264,8 @@ void cqr_shards_end(struct lane *lane, struct pool_link *link, const char *why)
 /* The node was restarted with another number of shards: this connection is the first of the new set. */
 static void reshape(struct lane *lane, struct pool_link *link, struct conn *conn)
 {
-    cqr_log(&lane->runtime->log, CQLRING_LOG_WARN, "%s has %u shards now, it had %u", node_of(link)->text, conn->shard.shard_count, link->shards->count);
+    cqr_pool_log(lane, link->pool, &(struct log_news){.level = CQLRING_LOG_WARN, .node = node_of(link)}, "%s has %u shards now, it had %u", node_of(link)->text,
+                 conn->shard.shard_count, link->shards->count);
     struct conn *old = link->conn;
     link->conn = conn;
     old->writer.replaced = true;
@@ -332,6 +334,12 @@ static void refill_later(struct lane *lane, struct shard_set *set, bool failed)
                               : jitter_us(lane, set->link));
 }
 
+static void said_lost(struct lane *lane, const struct pool_link *link, const struct conn *conn, const char *why)
+{
+    cqr_pool_log(lane, link->pool, &(struct log_news){.level = CQLRING_LOG_WARN, .event = CQLRING_EVENT_CONNECTION_LOST, .node = node_of(link), .status = CQLRING_LOST},
+                 "lost the connection to shard %u of %s: %s", conn->shard.shard, node_of(link)->text, why);
+}
+
 void cqr_shards_down(struct lane *lane, struct pool_link *link, struct conn *conn)
 {
     struct shard_set *set = link->shards;
@@ -342,12 +350,13 @@ void cqr_shards_down(struct lane *lane, struct pool_link *link, struct conn *con
             set->no_local_port_until_us = lane->now_us + LOCAL_PORTS_PAUSE_S * S_US;
         else if (conn->ports.shards != 0 && conn->version_next == 0)
             port_pause(lane, set, UNREACHABLE_PAUSE_S, why);
-        cqr_log(&lane->runtime->log, CQLRING_LOG_INFO, "connect for a shard failed: %s", why);
+        cqr_pool_log(lane, link->pool, &(struct log_news){.level = CQLRING_LOG_INFO, .event = CQLRING_EVENT_CONNECT_FAILED, .node = node_of(link)},
+                     "connect for a shard failed: %s", why);
         refill_later(lane, set, !conn->no_local_port && conn->version_next == 0);
         return;
     }
     if (table_remove(set, conn)) {
-        cqr_log(&lane->runtime->log, CQLRING_LOG_WARN, "lost the connection to shard %u of %s: %s", conn->shard.shard, node_of(link)->text, why);
+        said_lost(lane, link, conn, why);
         refill_later(lane, set, lane->now_us - conn->writer.up_since_us < STABLE_US && !conn->writer.replaced);
     } else {
         array_remove(set->spares, &set->spare_count, conn);
@@ -369,7 +378,7 @@ bool cqr_shards_replace(struct lane *lane, struct pool_link *link, struct conn *
         return false;
     }
     const char *why = cqr_conn_writer_knows(conn) ? conn->writer.shut_text : conn->down_text;
-    cqr_log(&lane->runtime->log, CQLRING_LOG_WARN, "lost the connection to shard %u of %s: %s", conn->shard.shard, node_of(link)->text, why);
+    said_lost(lane, link, conn, why);
     link->up_since_us = next->writer.up_since_us;
     refill_later(lane, set, lane->now_us - conn->writer.up_since_us < STABLE_US && !conn->writer.replaced);
     lane->waiting_retry = true;

@@ -26,7 +26,7 @@ struct lane_stats {
     counter sends, send_bytes, send_blocked, copied_down_bytes, wakes_reactor, wakes_waiter, turns, sleeps;
     counter connections_opened, connections_lost, orphans, late_replies;
     counter failed_by[16];            /* settled requests that failed, by status */
-    counter shard_fallbacks, tablets_learned;
+    counter shard_fallbacks, tablets_learned, prepared_ahead;
 };
 
 /* CPU time of a thread of ours: its clock while it lives, the figure it ended with afterwards. */

@@ -11,6 +11,7 @@
 #include "driver/job.h"
 #include "driver/lane.h"
 #include "driver/node_stats.h"
+#include "driver/prepare_ahead.h"
 #include "driver/prepared.h"
 #include "driver/record.h"
 #include "driver/runtime.h"
@@ -38,6 +39,7 @@ static void conn_down(struct lane *lane, struct conn *conn)
             cqr_op_lost(lane, (struct op *)word, conn);
         }
     }
+    cqr_prepare_ahead_lost(lane, conn);
     cqr_reprepare_lost(lane, conn);
     cqr_record_close(conn);
     cqr_auth_end(conn);
@@ -186,6 +188,9 @@ static void expire(struct lane *lane)
             break;
         case TIMER_SHARDS:
             cqr_shards_timer(lane, timer);
+            break;
+        case TIMER_AHEAD:
+            cqr_prepare_ahead_timer(lane, timer);
             break;
         default:
             break;

@@ -21,14 +21,20 @@ static bool is_name(cqlring_bytes slice, const char *name)
     return slice.size >= 0 && strlen(name) == (size_t)slice.size && memcmp(slice.data, name, (size_t)slice.size) == 0;
 }
 
+struct tablet_table *cqr_tablets_find(const struct tablet_cache *cache, const struct statement_version *version)
+{
+    struct tablet_table *table = version->table[0] != '\0' ? cache->tables : NULL;
+    while (table != NULL && (strcmp(table->name, version->table) != 0 || strcmp(table->keyspace, version->keyspace) != 0))
+        table = table->next;
+    return table;
+}
+
 struct tablet_table *cqr_tablets_table(struct tablet_cache *cache, const struct statement_version *version)
 {
-    if (version->table[0] == '\0')
-        return NULL;
-    for (struct tablet_table *table = cache->tables; table != NULL; table = table->next)
-        if (strcmp(table->name, version->table) == 0 && strcmp(table->keyspace, version->keyspace) == 0)
-            return table;
-    struct tablet_table *table = cache->table_count < TABLES_MAX ? cqr_mem_zalloc(sizeof *table) : NULL;
+    struct tablet_table *table = cqr_tablets_find(cache, version);
+    if (table != NULL || version->table[0] == '\0')
+        return table;
+    table = cache->table_count < TABLES_MAX ? cqr_mem_zalloc(sizeof *table) : NULL;
     if (table == NULL)
         return NULL;
     snprintf(table->keyspace, sizeof table->keyspace, "%s", version->keyspace);
@@ -40,9 +46,8 @@ struct tablet_table *cqr_tablets_table(struct tablet_cache *cache, const struct 
     return table;
 }
 
-static uint32_t node_index(const struct pool *pool, const uint8_t host_id[16])
+static uint32_t node_index(const struct topology *topology, const uint8_t host_id[16])
 {
-    const struct topology *topology = pool->topology;
     for (uint32_t i = 0; topology != NULL && i < topology->node_count; i++)
         if (memcmp(topology->nodes[i]->host_id, host_id, 16) == 0)
             return topology->nodes[i]->index;
@@ -61,6 +66,16 @@ static bool is_known(const struct tablet_map *map, const struct tablet *tablet)
     return true;
 }
 
+/* For those who ask from outside; when memory is out they know less. */
+static void share(struct cqlring_cluster *cluster, const struct statement_version *version, const struct tablet *tablet)
+{
+    pthread_mutex_lock(&cluster->lock);
+    struct tablet_table *table = cqr_tablets_table(&cluster->tablets, version);
+    if (table != NULL && !is_known(&table->map, tablet))
+        (void)cqr_tablet_map_add(&table->map, tablet);
+    pthread_mutex_unlock(&cluster->lock);
+}
+
 void cqr_tablets_learn(struct lane *lane, struct pool *pool, const struct statement_version *version, cqlring_bytes payload)
 {
     struct tablet_table *table = cqr_tablets_table(&pool->tablets, version);
@@ -73,11 +88,12 @@ void cqr_tablets_learn(struct lane *lane, struct pool *pool, const struct statem
     if (status == CQLRING_OK && !is_known(&table->map, &tablet)) {
         bool strangers = false;
         for (uint32_t i = 0; i < tablet.replica_count; i++) {
-            tablet.replicas[i].node = node_index(pool, tablet.replicas[i].host_id);
+            tablet.replicas[i].node = node_index(pool->topology, tablet.replicas[i].host_id);
             strangers = strangers || tablet.replicas[i].node == TABLET_NODE_UNKNOWN;
         }
         if (cqr_tablet_map_add(&table->map, &tablet) == CQLRING_OK)
             cqr_count(&lane->stats.tablets_learned, 1);
+        share(pool->cluster, version, &tablet);
         if (strangers && lane->now_us - pool->tablets.looked_us >= LOOK_US) {
             pool->tablets.looked_us = lane->now_us;
             cqr_control_look(lane, pool->cluster);
@@ -89,13 +105,13 @@ void cqr_tablets_learn(struct lane *lane, struct pool *pool, const struct statem
 }
 
 /* A host that a reading of the topology does not have is gone. */
-static void resolve(const struct pool *pool, struct tablet_map *map)
+static void resolve(const struct topology *topology, struct tablet_map *map)
 {
     for (uint32_t i = 0; i < map->count;) {
         const struct tablet *tablet = &map->tablets[i];
         const uint8_t *stranger = NULL;
         for (uint32_t j = 0; j < tablet->replica_count && stranger == NULL; j++) {
-            tablet->replicas[j].node = node_index(pool, tablet->replicas[j].host_id);
+            tablet->replicas[j].node = node_index(topology, tablet->replicas[j].host_id);
             if (tablet->replicas[j].node == TABLET_NODE_UNKNOWN)
                 stranger = tablet->replicas[j].host_id;
         }
@@ -109,14 +125,13 @@ static void resolve(const struct pool *pool, struct tablet_map *map)
     }
 }
 
-void cqr_tablets_topology(struct pool *pool)
+static void cache_topology(struct tablet_cache *cache, const struct topology *topology)
 {
-    struct tablet_cache *cache = &pool->tablets;
     for (struct tablet_table **at = &cache->tables; *at != NULL;) {
         struct tablet_table *table = *at;
-        const struct keyspace *keyspace = cqr_topology_keyspace(pool->topology, cqlring_text(table->keyspace));
+        const struct keyspace *keyspace = cqr_topology_keyspace(topology, cqlring_text(table->keyspace));
         if (keyspace != NULL && keyspace->tablets) {
-            resolve(pool, &table->map);
+            resolve(topology, &table->map);
             at = &table->next;
             continue;
         }
@@ -127,11 +142,31 @@ void cqr_tablets_topology(struct pool *pool)
     }
 }
 
-void cqr_tablets_forget(struct pool *pool, cqlring_bytes keyspace, cqlring_bytes table_name)
+void cqr_tablets_topology(struct pool *pool)
 {
-    for (struct tablet_table *table = pool->tablets.tables; table != NULL; table = table->next)
+    cache_topology(&pool->tablets, pool->topology);
+    pthread_mutex_lock(&pool->cluster->lock);
+    cache_topology(&pool->cluster->tablets, pool->topology);
+    pthread_mutex_unlock(&pool->cluster->lock);
+}
+
+static void cache_forget(struct tablet_cache *cache, cqlring_bytes keyspace, cqlring_bytes table_name)
+{
+    for (struct tablet_table *table = cache->tables; table != NULL; table = table->next)
         if (is_name(keyspace, table->keyspace) && (table_name.size <= 0 || is_name(table_name, table->name)))
             cqr_tablet_map_fini(&table->map); /* emptied: routes point at the table */
+}
+
+void cqr_tablets_forget(struct pool *pool, cqlring_bytes keyspace, cqlring_bytes table)
+{
+    cache_forget(&pool->tablets, keyspace, table);
+}
+
+void cqr_tablets_forget_shared(struct cqlring_cluster *cluster, cqlring_bytes keyspace, cqlring_bytes table)
+{
+    pthread_mutex_lock(&cluster->lock);
+    cache_forget(&cluster->tablets, keyspace, table);
+    pthread_mutex_unlock(&cluster->lock);
 }
 
 void cqr_tablets_fini(struct tablet_cache *cache)

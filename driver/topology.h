@@ -32,13 +32,19 @@ struct cqlring_node {
     bool is_denied;                    /* by the application: never connected to */
     bool in_rack;                      /* the local one */
     atomic_uint connections;           /* up, all lanes */
+    atomic_uint arrivals;              /* times that connections went from none to one */
     atomic_uint version;               /* of the protocol, on the latest connection; 0: there was none */
     atomic_uint in_flight;             /* written by lanes, relaxed, once a turn */
     atomic_uint suspects;              /* lanes that suspect it */
     _Atomic(struct node_stats *) stats; /* node_stats.h: by lane and shard */
-    atomic_uint shards;                /* that its last connection told of; 0: not sharded */
+    atomic_uint sharding;              /* as its last connection told: cqr_node_shards, and << 16 the bits of a token that say nothing of them */
     _Atomic(int64_t) shard_port_after_us; /* its shard-aware port is not used before; relaxed */
 };
+
+static inline uint32_t cqr_node_shards(unsigned sharding) /* 0: not sharded */
+{
+    return sharding & 0xFFFF;
+}
 
 struct keyspace {
     char name[64];                     /* CQL allows 48 characters */

@@ -93,6 +93,53 @@ START_TEST(every_row_goes_to_its_tokens_shard_whatever_their_number)
 }
 END_TEST
 
+static bool is_embedded(struct flow *flow, const cqlring_node *node, uint32_t index)
+{
+    cqlring_node_info theirs, mine;
+    cqlring_node_describe(node, &theirs);
+    return watch_node(flow, index, &mine) && strcmp(theirs.address, mine.address) == 0;
+}
+
+/* What it says is where the row then comes; nodes need not have the same number of shards. */
+START_TEST(the_route_of_a_row_names_the_shard_that_it_comes_to)
+{
+    struct flow flow;
+    begin(&flow, 3, 4);
+    ask_record(&flow);
+    flow_start(&flow);
+    node_set_shards(flow.node, 1, 7);
+    flow_open(&flow);
+    cqlring_node_info info;
+    while (!(watch_node(&flow, 0, &info) && info.connections == 4 && watch_node(&flow, 1, &info) && info.connections == 7 && watch_node(&flow, 2, &info) &&
+             info.connections == 4))
+        watch_pass(&flow, 5);
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    bool seen_above[2] = {false, false};
+    for (int64_t k = 0; k < 300; k++) {
+        cqlring_bytes values[] = {flow_bigint(k), {"x", 1}};
+        cqlring_route route;
+        flow_ok(cqlring_route_of(insert, values, 2, &route, NULL));
+        ck_assert_uint_eq(route.replica_count, 3);
+        flow_ok(ask_prepared(&flow, insert, values, 2, NULL, NULL, NULL));
+        struct node_seen seen = ask_seen(OPCODE_EXECUTE);
+        uint32_t i = 0;
+        while (i < 3 && !is_embedded(&flow, route.replicas[i].node, seen.node))
+            i++;
+        ck_assert_uint_lt(i, 3);
+        ck_assert_int_eq(route.replicas[i].shard, (int32_t)seen.shard);
+        for (i = 0; i < 3; i++) {
+            int32_t shards = is_embedded(&flow, route.replicas[i].node, 1) ? 7 : 4;
+            ck_assert_int_ge(route.replicas[i].shard, 0);
+            ck_assert_int_lt(route.replicas[i].shard, shards);
+            seen_above[shards == 7] = seen_above[shards == 7] || route.replicas[i].shard >= (shards == 7 ? 4 : 3);
+        }
+    }
+    ck_assert(seen_above[0] && seen_above[1]);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
 static void on_node(struct flow *flow, const char *cql)
 {
     char message[256];
@@ -571,6 +618,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, every_row_goes_to_its_tokens_shard_whatever_their_number);
     tcase_add_test(tcase, with_rf_1_there_is_one_node_and_shard_for_a_row);
+    tcase_add_test(tcase, the_route_of_a_row_names_the_shard_that_it_comes_to);
     tcase_add_test(tcase, with_rf_3_each_row_goes_to_a_replica_and_its_shard_there);
     tcase_add_test(tcase, a_busy_shards_rows_take_other_connections_and_are_counted);
     tcase_add_test(tcase, a_shards_connection_dies_in_the_middle_of_a_job);

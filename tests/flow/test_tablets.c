@@ -35,6 +35,7 @@ static bool all_shards(struct flow *flow, void *context)
 static void begin(struct flow *flow, uint32_t nodes, uint32_t shards)
 {
     flow_init(flow);
+    ask_record(flow);
     watch_log(flow);
     flow->node_options.nodes = nodes;
     flow->node_options.shards = shards;
@@ -296,6 +297,51 @@ START_TEST(the_extension_is_asked_for_by_its_name)
 }
 END_TEST
 
+static bool is_embedded(struct flow *flow, const cqlring_node *node, uint32_t index)
+{
+    cqlring_node_info theirs, mine;
+    cqlring_node_describe(node, &theirs);
+    return watch_node(flow, index, &mine) && strcmp(theirs.address, mine.address) == 0;
+}
+
+/* Told before anything was learned: nothing, and by no means the ring's replicas; afterwards node and shard of the tablet. */
+START_TEST(tb_03_the_route_of_a_row_is_its_tablets_once_it_is_learned)
+{
+    enum { KEYS = 100 };
+    struct flow flow;
+    up(&flow, 3, 4);
+    cqlring_prepared *insert = flow_prepare(&flow, INSERT_ONE);
+    cqlring_route route;
+    for (int round = 0; round < 2; round++) { /* the second time everything is elsewhere */
+        for (int64_t k = 0; k < KEYS; k++) {
+            cqlring_bytes values[] = {flow_bigint(k), flow_bigint(k)};
+            flow_ok(cqlring_route_of(insert, values, 2, &route, NULL));
+            if (k == 0 && round == 0)
+                ck_assert_uint_eq(route.replica_count, 0);
+            int tries = 0;
+            do { /* learns it, unless it came to the right place by chance */
+                flow_ok(ask_prepared(&flow, insert, values, 2, &idempotent, NULL, NULL));
+                flow_ok(cqlring_route_of(insert, values, 2, &route, NULL));
+            } while (route.replica_count == 0 && ++tries < 50);
+            ck_assert_uint_eq(route.replica_count, 1);
+            flow_ok(ask_prepared(&flow, insert, values, 2, &idempotent, NULL, NULL));
+            struct node_seen seen = ask_seen(OPCODE_EXECUTE);
+            ck_assert(is_embedded(&flow, route.replicas[0].node, seen.node));
+            ck_assert_int_eq(route.replicas[0].shard, (int32_t)seen.shard);
+            ck_assert(seen.is_replica);
+        }
+        node_set_tablets(flow.node, 4, 3);
+    }
+    cqlring_bytes values[] = {flow_bigint(1), flow_bigint(1)};
+    flow_cql(&flow, "DROP TABLE one.t");
+    for (int i = 0; i < 2000 && (cqlring_route_of(insert, values, 2, &route, NULL), route.replica_count > 0); i++)
+        watch_pass(&flow, 5);
+    ck_assert_uint_eq(route.replica_count, 0);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tablets");
@@ -304,6 +350,7 @@ int main(void)
     tcase_add_test(tcase, tb_03_a_fresh_session_learns_each_tablet_once);
     tcase_add_test(tcase, tb_03_answers_with_a_place_fall_to_none_in_a_bulk_job);
     tcase_add_test(tcase, tb_03_the_ring_is_not_trusted_for_a_tablet_keyspace);
+    tcase_add_test(tcase, tb_03_the_route_of_a_row_is_its_tablets_once_it_is_learned);
     tcase_add_test(tcase, with_rf_1_there_is_one_node_and_shard_for_a_row);
     tcase_add_test(tcase, migrations_splits_and_merges_replace_what_was_known);
     tcase_add_test(tcase, a_dropped_table_is_forgotten);
