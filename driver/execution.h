@@ -31,6 +31,7 @@ struct request_body {
     cqlring_bytes paging_state;
     struct request_body *first;             /* a further page's: whose bytes it uses, a reference */
     bool has_token;
+    bool is_one_partition;            /* a batch of rows of one partition: what a reply says of its tablet is said of all */
     bool is_lwt;                      /* a batch with a condition in it, wherever it stands (LW-06) */
     int64_t token;
     uint64_t tag;
