@@ -387,10 +387,10 @@ static void split(struct lane *lane, struct batch_carrier *carrier)
     carrier_give(lane, carrier);
 }
 
-/* "Batch too large" of Cassandra and ScyllaDB; of a mutation that does not fit a commit log segment. */
+/* "Batch too large" of Cassandra and ScyllaDB; of Cassandra's limits of a message and of a mutation. */
 static bool is_too_large(const struct error_body *error)
 {
-    static const char *const words[] = {"too large", "oversized mutation"};
+    static const char *const words[] = {"too large", "oversized mutation", "exceeds allowed maximum"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         size_t size = strlen(words[i]);
         for (size_t at = 0; error->message.data != NULL && at + size <= (size_t)error->message.size; at++)

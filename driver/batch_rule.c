@@ -129,6 +129,7 @@ cqlring_status cqr_batch_rule_make(const cqlring_job_options *options, uint32_t 
         rule->look_rows = JOB_BATCH;
     rule->distinct = given->distinct != 0;
     rule->plan = *plan;
+    rule->plan.patient = plan->retry; /* as rows are */
     rule->plan.batch_kind = CQLRING_BATCH_UNLOGGED;
     cqr_plan_finish(&rule->plan, OPCODE_BATCH, false);
     cqlring_schema *schema = cqlring_schema_get(cluster);

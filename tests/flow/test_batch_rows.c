@@ -653,6 +653,30 @@ START_TEST(what_is_stored_is_as_if_each_row_had_gone_alone)
 }
 END_TEST
 
+START_TEST(once_it_runs_nothing_is_allocated_for_a_row_or_a_batch)
+{
+    struct flow flow;
+    up(&flow);
+    cqlring_prepared *insert = flow_prepare(&flow, GRID_INSERT);
+    uint64_t allocations[2];
+    for (int round = 0; round < 3; round++) { /* the first one fills the pools */
+        struct grid grid;
+        grid_init(&grid);
+        uint32_t count = round == 2 ? 20000 : 5000;
+        for (uint32_t i = 0; i < count; i++)
+            grid_add(&grid, i / 10, (int32_t)(i % 10), 32, 1);
+        uint64_t before = flow_stats(&flow).allocations;
+        flow_ok(grid_run(&flow, &insert, 1, &grid, NULL, &together, NULL, NULL));
+        if (round > 0)
+            allocations[round - 1] = flow_stats(&flow).allocations - before;
+        grid_fini(&grid);
+    }
+    ck_assert_msg(allocations[1] <= allocations[0] + 60, "%lu allocations for 5000 rows, %lu for 20000", (unsigned long)allocations[0], (unsigned long)allocations[1]);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(several_sources_batch_each_its_own)
 {
     struct flow flow;
@@ -702,6 +726,7 @@ int main(void)
     tcase_add_test(tcase, a_batch_goes_to_a_replica_of_its_partition);
     tcase_add_test(tcase, a_bad_row_fails_alone_and_others_of_its_partition_go_together);
     tcase_add_loop_test(tcase, what_is_stored_is_as_if_each_row_had_gone_alone, 0, 4);
+    tcase_add_test(tcase, once_it_runs_nothing_is_allocated_for_a_row_or_a_batch);
     tcase_add_test(tcase, several_sources_batch_each_its_own);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
