@@ -494,7 +494,8 @@ static inline __attribute__((always_inline)) void put_done(struct conn *conn, st
     cqr_writer_touch(conn); /* to send the rest, and to publish its numbers */
 }
 
-enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, int64_t now_us)
+/* keep: the values are to live in the send block from now on. */
+static enum write_result put(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, bool keep, int64_t now_us)
 {
     struct lane *lane = conn->lane;
     struct conn_writer *writer = &conn->writer;
@@ -517,7 +518,7 @@ enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring
             block->fill = writer->open_from;
         return WRITE_TOO_LARGE;
     }
-    if (values_size > 0 && (cells != NULL || op->values_block != NULL)) {
+    if (values_size > 0 && (keep || op->values_block != NULL)) {
         struct send_block *old = op->values_block;
         if (old != NULL) {
             cqr_values_detach(op);
@@ -530,6 +531,30 @@ enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring
         cqr_count(&lane->stats.copied_down_bytes, values_size);
     put_done(conn, op, block, out.size, now_us);
     return WRITE_OK;
+}
+
+enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, int64_t now_us)
+{
+    return put(conn, op, cells, cell_count, cells != NULL, now_us);
+}
+
+enum write_result cqr_writer_put_kept(struct conn *conn, struct op *op, int64_t now_us)
+{
+    return put(conn, op, NULL, 0, true, now_us);
+}
+
+bool cqr_values_keep(struct lane *lane, struct op *op, const uint8_t *values, uint32_t size)
+{
+    assert(op->values_block == NULL);
+    struct send_block *block = block_take(lane, size);
+    if (block == NULL)
+        return false;
+    memcpy(block->data, values, size);
+    block->fill = size;
+    values_attach(op, block, block->data, size);
+    block->open = false;
+    block->squeezed = true;
+    return true;
 }
 
 static __attribute__((noinline)) bool head_make(const struct conn *conn, const struct op *op, struct row_head *head)

@@ -109,6 +109,8 @@ typedef struct cqlring_stats {
     uint64_t tablets_learned;                  /* places of ScyllaDB's tablets that replies told of */
     uint64_t prepared_ahead;                   /* statements prepared on nodes that came up, before a request needed them there */
     uint64_t pages_ahead, pages_dropped;       /* pages asked for before the application did (prefetch); of them, those that it never asked for */
+    uint64_t batches, batched_rows;            /* made of rows of one partition (batch_by_partition), each one request; the rows in them */
+    uint64_t batches_split;                    /* refused as invalid or too large, counted as failed requests, and sent again in halves */
 } cqlring_stats;
 CQLRING_API void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *stats);
 
@@ -534,6 +536,28 @@ typedef struct cqlring_sink {
     void *context;
 } cqlring_sink;
 
+/* Rows of one partition that were pulled together go as one UNLOGGED batch: one request, one mutation, one answer. It pays when the
+   source has rows of the same partition close to one another; rows of other partitions cost a look.
+
+   Together go INSERTs, UPDATEs and DELETEs of one whole row of the same table, with the same partition key and the same timestamp_us.
+   Never counters, lightweight transactions, reads, deletions of more than one row, or statements about a static column: these go
+   alone. A batch has one timestamp, so rows of the same primary key never share one: the later one goes later and wins, as ever. For
+   that the schema must have been read (schema_metadata, cqlring_schema_refresh), else INVALID.
+
+   All else is as it is for rows alone. window, rows_max, errors_max, ordered and the summary count rows. Each row has its outcome: of
+   a batch that failed, the batch's error. One that the server calls invalid (0x2200) is halved until the row that is wrong fails by
+   itself. When it was too large, half of its size is the limit for further ones of the cluster. Retries, time-outs, speculation and
+   attempts are the batch's; warnings come with its first row. Not with tracing (INVALID). */
+typedef struct cqlring_batch_by_partition {
+    size_t struct_size;
+    uint32_t rows_max;            /* of a batch: 2 … 256, default 64 */
+    uint32_t bytes_max;           /* of its statements' ids and values: 256 … 16 777 216, default 32 KiB; a larger row goes alone */
+    uint32_t look_rows;           /* pulled and looked at together: 2 … 256, default half the window (256 at most). While rows are under
+                                     way nothing is pulled before there is room for so many; what a source gives is never waited with */
+    uint8_t distinct;             /* 1: your word that no two rows of the job write the same cell, or delete what another one writes:
+                                     no schema is needed, and every plain write with a bound partition key may join */
+} cqlring_batch_by_partition;
+
 typedef struct cqlring_job_options {
     size_t struct_size;
     uint32_t window;              /* rows issued and not yet accepted by the sink: 1 … 32 768, default 256; per source */
@@ -544,6 +568,7 @@ typedef struct cqlring_job_options {
     uint8_t ordered;              /* 1: outcomes in the source's order */
     uint8_t skip_successes;       /* 1: only failures and rows with a result are delivered */
     const cqlring_execution *execution; /* NULL: the session's */
+    const cqlring_batch_by_partition *batch_by_partition; /* read during the call; NULL: each row is a request of its own */
 } cqlring_job_options;
 
 typedef struct cqlring_summary {

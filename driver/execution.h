@@ -32,6 +32,7 @@ struct request_body {
     struct request_body *first;             /* a further page's: whose bytes it uses, a reference */
     void *room;                             /* a queue's reservation, which values are in; NULL: they follow the body */
     bool has_token;
+    bool is_one_partition;            /* a batch of rows of one partition: what a reply says of its tablet is said of all */
     bool is_lwt;                      /* a batch with a condition in it, wherever it stands (LW-06) */
     int64_t token;
     uint64_t tag;

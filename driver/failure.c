@@ -106,3 +106,14 @@ struct failure *cqr_failure_copy(const cqlring_error *error)
     failure->error.message[sizeof failure->error.message - 1] = '\0';
     return failure;
 }
+
+struct failure *cqr_failure_share(const struct failure *failure)
+{
+    struct failure *own = cqr_failure_copy(&failure->error);
+    if (own == &out_of_memory || !failure->has_body)
+        return own;
+    own->body = failure->body;
+    own->has_body = true;
+    own->block = cqr_block_retain(failure->block);
+    return own;
+}

@@ -30,6 +30,9 @@ bool cqr_failure_is_static(const struct failure *failure);
 /* Of any error, the application's too: what a server said beyond it (body) stays with the original. */
 struct failure *cqr_failure_copy(const cqlring_error *error);
 
+/* One of ours for a further request, with what the server said. */
+struct failure *cqr_failure_share(const struct failure *failure);
+
 /* Fill a caller's error (NULL is fine); returns status, so `return cqr_error(error, CQLRING_INVALID, "…")` reads well. */
 cqlring_status cqr_error(cqlring_error *error, cqlring_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void cqr_error_text(cqlring_error *error, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "driver/batch_rows.h"
 #include "driver/execution.h"
 #include "driver/fork.h"
 #include "driver/job.h"
@@ -18,7 +19,6 @@
 #include "driver/result.h"
 #include "driver/runtime.h"
 #include "driver/speculate.h"
-#include "serialize/value.h"
 
 enum { QUANTUM = 1024 };
 #define NODE_NONE UINT32_MAX /* an enumerator is an int */
@@ -67,7 +67,7 @@ static void list_remove(struct job_part *part, struct op *op)
     else
         part->tail = op->prev;
     part->open--;
-    if (part->job->part_count == 1)
+    if (part->low_water_kept)
         atomic_store_explicit(&part->job->low_water, part->head != NULL ? part->head->row : part->next_row, memory_order_relaxed);
 }
 
@@ -274,11 +274,11 @@ static void deliver(struct lane *lane, struct job_part *part)
 
 /* ---- pulling and pacing ---- */
 
-static void pull(struct lane *lane, struct job_part *part)
+void cqr_job_pull(struct lane *lane, struct job_part *part)
 {
     struct job *job = part->job;
     uint32_t room = job->window - part->open;
-    uint32_t capacity = room < JOB_BATCH ? room : JOB_BATCH;
+    uint32_t capacity = room < part->pull_max ? room : part->pull_max;
     if (job->rows_max > 0 && job->rows_max - part->next_row < capacity)
         capacity = (uint32_t)(job->rows_max - part->next_row);
     if (capacity == 0) {
@@ -313,7 +313,7 @@ static void pull(struct lane *lane, struct job_part *part)
 }
 
 /* Rate limits: buckets that fill with time. True: a row may go now; else pace_until_us says when. */
-static bool pace(struct lane *lane, struct job_part *part)
+bool cqr_job_pace(struct lane *lane, struct job_part *part)
 {
     struct job *job = part->job;
     double rows_rate = atomic_load_explicit(&job->rows_per_s, memory_order_relaxed) / job->part_count;
@@ -363,11 +363,22 @@ static bool on_node_room(struct job_part *part, uint32_t count)
     return true;
 }
 
-/* A row that is refused here gets its outcome like any other: only it fails (FR-09). */
-static void row_refuse(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row, uint32_t cell_count, const cqlring_error *error)
+/* With batches a row is in the list before it is issued. */
+static void row_enter(struct job_part *part, struct op *op)
 {
+    if (part->batches != NULL)
+        return;
     op->row = part->next_row++;
     list_add(part, op);
+}
+
+static uint64_t row_index(const struct job_part *part, const struct op *op)
+{
+    return part->batches != NULL ? op->row : part->next_row;
+}
+
+void cqr_job_row_fail(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row, uint32_t cell_count, const cqlring_error *error)
+{
     op->accepted_us = lane->now_us;
     struct failure *failure = cqr_failure_copy(error);
     uint64_t size = 2;
@@ -386,34 +397,18 @@ static void row_refuse(struct lane *lane, struct job_part *part, struct op *op, 
     cqr_op_settle(lane, op, error->status, failure);
 }
 
-/* The usual row in one look: as many cells as markers, each of a size that its type has. False: cqr_cells_check knows the words. */
-static inline bool cells_measure(const struct statement_version *version, const cqlring_bytes *cells, uint32_t count, uint64_t *size)
+/* A row that is refused here gets its outcome like any other: only it fails (FR-09). */
+static void row_refuse(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row, uint32_t cell_count, const cqlring_error *error)
 {
-    const struct columns *bind = &version->bind->columns;
-    if (count != bind->count || (count > 0 && cells == NULL))
-        return false;
-    uint64_t sum = UINT64_C(4) * count;
-    const struct column *column = bind->array;
-    for (const cqlring_bytes *cell = cells, *end = cells + count; cell < end; cell++, column++) {
-        if (cell->size > 0) {
-            if (cell->data == NULL || !cqr_cell_size_ok(column->type, cell->size))
-                return false;
-            sum += (uint32_t)cell->size;
-        } else if (cell->size < CQLRING_UNSET) {
-            return false;
-        }
-    }
-    *size = sum;
-    return true;
+    row_enter(part, op);
+    cqr_job_row_fail(lane, part, op, row, cell_count, error);
 }
-
-enum placed { PLACED, PLACED_NOT };
 
 /* It can never be sent: which of the three it is, is found out here. */
 static __attribute__((noinline, cold)) enum placed row_bad(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row, uint64_t size)
 {
     struct job *job = part->job;
-    unsigned long long index = part->next_row;
+    unsigned long long index = row_index(part, op);
     uint32_t count = row->cell_count;
     cqlring_error error;
     char what[32];
@@ -432,15 +427,15 @@ static __attribute__((noinline, cold)) enum placed row_bad(struct lane *lane, st
     return PLACED;
 }
 
-static enum placed row_not_now(struct lane *lane, struct op *op)
+static enum placed row_not_now(struct lane *lane, const struct job_part *part, struct op *op)
 {
-    cqr_op_give(lane, op);
+    if (part->batches == NULL)
+        cqr_op_give(lane, op);
     return PLACED_NOT;
 }
 
 /* No connection takes it now. When that has been so for the request's whole time and nothing is connected, the row fails. */
-static __attribute__((noinline, cold)) enum placed row_stalled(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row,
-                                                              uint32_t count, bool any_up)
+bool cqr_job_row_stalled(struct lane *lane, struct job_part *part, const struct op *op, uint64_t row, bool any_up, cqlring_error *error)
 {
     int64_t timeout_us = op->plan->timeout_us;
     if (any_up)
@@ -448,17 +443,25 @@ static __attribute__((noinline, cold)) enum placed row_stalled(struct lane *lane
     else if (part->stall_since_us == 0)
         part->stall_since_us = lane->now_us;
     if (any_up || timeout_us < 0 || lane->now_us - part->stall_since_us < timeout_us)
-        return row_not_now(lane, op);
+        return false;
     char reasons[256];
-    cqlring_error error;
     cqr_pool_reasons(lane, part->job->session, op->plan->target, reasons, sizeof reasons);
-    cqr_error(&error, CQLRING_UNREACHABLE, "row %llu: no node could be reached for %s%s%s", (unsigned long long)part->next_row,
+    cqr_error(error, CQLRING_UNREACHABLE, "row %llu: no node could be reached for %s%s%s", (unsigned long long)row,
               cqr_duration(timeout_us).text, reasons[0] != '\0' ? ": " : "", reasons);
-    row_refuse(lane, part, op, row, count, &error);
     if (++part->stall_refused >= part->job->window) { /* a window of rows has waited its time: the next ones wait theirs */
         part->stall_refused = 0;
         part->stall_since_us = lane->now_us;
     }
+    return true;
+}
+
+static __attribute__((noinline, cold)) enum placed row_stalled(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row,
+                                                              uint32_t count, bool any_up)
+{
+    cqlring_error error;
+    if (!cqr_job_row_stalled(lane, part, op, row_index(part, op), any_up, &error))
+        return row_not_now(lane, part, op);
+    row_refuse(lane, part, op, row, count, &error);
     return PLACED;
 }
 
@@ -466,9 +469,9 @@ static __attribute__((noinline, cold)) enum placed row_unframed(struct lane *lan
                                                                uint32_t count, enum write_result result)
 {
     cqlring_error error;
-    unsigned long long index = part->next_row;
+    unsigned long long index = row_index(part, op);
     if (result == WRITE_FULL)
-        return row_not_now(lane, op);
+        return row_not_now(lane, part, op);
     if (result == WRITE_TOO_LARGE)
         cqr_error(&error, CQLRING_TOO_LARGE, "row %llu: its %u bytes do not fit a frame", index, op->values_size - 2);
     else
@@ -478,12 +481,12 @@ static __attribute__((noinline, cold)) enum placed row_unframed(struct lane *lan
 }
 
 /* Apart, so that the single node's way stays a short one. */
-static __attribute__((noinline)) struct conn *row_route(struct lane *lane, struct job_part *part, struct op *op, struct pool *pool, const cqlring_bytes *cells, bool *any_up)
+__attribute__((noinline)) struct conn *cqr_job_row_route(struct lane *lane, struct job_part *part, struct op *op, struct pool *pool, const cqlring_bytes *cells, bool *any_up)
 {
     bool hope;
     struct route_limit limit, *limited = NULL;
     if (pool->link_count > 1 || pool->sharded) { /* else there is nothing to choose */
-        op->has_token = cqr_version_token(lane, op->version, cells, &op->token);
+        op->has_token = op->has_token || cqr_version_token(lane, op->version, cells, &op->token);
         if (pool->up_count > 1 && on_node_room(part, pool->link_count)) {
             uint32_t window = part->job->window;
             limit = (struct route_limit){.on_node = part->on_node, .node_count = part->on_node_count, .max = window > 1 ? window / 2 : 1}; /* decision 30 */
@@ -493,32 +496,68 @@ static __attribute__((noinline)) struct conn *row_route(struct lane *lane, struc
     return cqr_route(lane, op, limited, any_up, &hope);
 }
 
-/* The hot path of a job: straight for the row that goes, everything else is elsewhere. */
-static enum placed row_issue(struct lane *lane, struct job_part *part)
+static inline __attribute__((always_inline)) struct op *row_take(struct lane *lane, struct job_part *part, const cqlring_row *row)
 {
-    static const cqlring_bytes none = {NULL, 0};
-    struct job *job = part->job;
-    const cqlring_row *row = &part->rows[part->row_at];
     struct op *op = cqr_op_take(lane, false);
     part->op_wanted = op == NULL;
     if (op == NULL)
-        return PLACED_NOT;
-    op->settled = job->row_settled;
+        return NULL;
+    op->settled = part->job->row_settled;
     op->owner = part;
     op->tag = row->tag;
     op->timestamp_us = row->timestamp_us;
     op->limit_node = NODE_NONE;
+    return op;
+}
+
+struct op *cqr_job_row_take(struct lane *lane, struct job_part *part, const cqlring_row *row)
+{
+    struct op *op = row_take(lane, part, row);
+    if (op == NULL)
+        return NULL;
+    op->row = part->next_row++;
+    list_add(part, op);
+    return op;
+}
+
+static inline __attribute__((always_inline)) void row_counted(struct job_part *part, struct op *op, const struct cqlring_node *node)
+{
+    if (part->on_node_count > 0 && node != NULL && node->index < part->on_node_count) {
+        op->limit_node = node->index;
+        part->on_node[op->limit_node]++;
+    }
+}
+
+void cqr_job_row_counted(struct job_part *part, struct op *op, const struct cqlring_node *node)
+{
+    row_counted(part, op, node);
+}
+
+void cqr_job_row_drop(struct lane *lane, struct job_part *part, struct op *op)
+{
+    list_remove(part, op);
+    part->unsettled--;
+    cqr_op_give(lane, op);
+}
+
+/* The hot path of a job: straight for the row that goes, everything else is elsewhere. is_listed: it, and `planned` rows with it, are
+   in the list though not issued. */
+static inline __attribute__((always_inline)) enum placed row_place(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row, bool is_listed,
+                                                                  uint32_t planned)
+{
+    static const cqlring_bytes none = {NULL, 0};
+    struct job *job = part->job;
     if (row->statement >= job->statement_count)
         return row_bad(lane, part, op, row, 0);
     op->plan = &job->plans[row->statement];
     struct statement_version *version = cqr_prepared_version(job->statements[row->statement]);
     uint32_t count = row->cell_count != 0 ? row->cell_count : version->bind->columns.count;
     uint64_t size = 0;
-    if (!cells_measure(version, row->cells, count, &size) || size > job->session->cluster->request_size_max)
+    if (!cqr_cells_measure(version, row->cells, count, &size) || size > job->session->cluster->request_size_max)
         return row_bad(lane, part, op, row, size);
     uint32_t budget = (uint32_t)size + cqr_version_reply_expected(version);
-    if (part->bytes + budget > job->bytes_max && part->open > 0 && !(job->ordered && part->unsettled == 0))
-        return row_not_now(lane, op); /* larger than what is free: alone, when nothing is under way (decision 21) */
+    if (part->bytes + budget > job->bytes_max && part->open > planned && !(job->ordered && part->unsettled == planned))
+        return row_not_now(lane, part, op); /* larger than what is free: alone, when nothing is under way (decision 21) */
     op->version = version;
     op->pages = version->is_read;
     op->values_size = 2 + (uint32_t)size;
@@ -526,7 +565,7 @@ static enum placed row_issue(struct lane *lane, struct job_part *part)
     struct conn *conn = op->plan->target == NULL ? cqr_pool_only(pool) : NULL;
     if (conn == NULL) {
         bool any_up;
-        conn = row_route(lane, part, op, pool, row->cells, &any_up);
+        conn = cqr_job_row_route(lane, part, op, pool, row->cells, &any_up);
         if (conn == NULL)
             return row_stalled(lane, part, op, row, count, any_up);
     }
@@ -535,20 +574,31 @@ static enum placed row_issue(struct lane *lane, struct job_part *part)
     enum write_result result = cqr_op_issue_row(lane, op, conn, count > 0 ? row->cells : &none, count, &part->heads[row->statement % JOB_HEADS]);
     if (result != WRITE_OK)
         return row_unframed(lane, part, op, row, count, result);
-    op->row = part->next_row++;
     op->reply_budget = budget;
     part->bytes += budget;
-    if (part->on_node_count > 0 && op->node != NULL && op->node->index < part->on_node_count) {
-        op->limit_node = op->node->index;
-        part->on_node[op->limit_node]++;
+    row_counted(part, op, op->node);
+    if (!is_listed) {
+        op->row = part->next_row++;
+        list_add(part, op);
     }
-    list_add(part, op);
     if (part->paced) {
         part->row_tokens -= 1;
         part->byte_tokens -= (double)size;
     }
     cqr_count(&part->bytes_sent, size);
     return PLACED;
+}
+
+static enum placed row_issue(struct lane *lane, struct job_part *part)
+{
+    const cqlring_row *row = &part->rows[part->row_at];
+    struct op *op = row_take(lane, part, row);
+    return op != NULL ? row_place(lane, part, op, row, false, 0) : PLACED_NOT;
+}
+
+enum placed cqr_job_row_place(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row)
+{
+    return row_place(lane, part, op, row, true, cqr_batch_rows_planned(part));
 }
 
 static void issue(struct lane *lane, struct job_part *part)
@@ -561,6 +611,10 @@ static void issue(struct lane *lane, struct job_part *part)
         part->row_tokens = part->byte_tokens = 0;
         part->tokens_at_us = lane->now_us;
     }
+    if (part->batches != NULL) {
+        cqr_batch_rows_issue(lane, part, QUANTUM);
+        return;
+    }
     for (uint32_t quantum = 0; quantum < QUANTUM; quantum++) {
         if (atomic_load_explicit(&job->stop, memory_order_acquire) != 0 || atomic_load_explicit(&job->paused, memory_order_relaxed) != 0)
             return;
@@ -570,11 +624,11 @@ static void issue(struct lane *lane, struct job_part *part)
             if (part->source_state == SOURCE_LATER && part->source_wake_us > lane->now_us)
                 return;
             if (part->source_state != SOURCE_ENDED)
-                pull(lane, part);
+                cqr_job_pull(lane, part);
             if (part->row_at == part->row_count || atomic_load_explicit(&job->stop, memory_order_acquire) != 0)
                 return;
         }
-        if (part->paced && !pace(lane, part))
+        if (part->paced && !cqr_job_pace(lane, part))
             return;
         if (row_issue(lane, part) == PLACED_NOT) {
             part->blocked = true;
@@ -591,11 +645,13 @@ static void stop_rows(struct lane *lane, struct job_part *part)
     if (part->stop_seen || (stop & (JOB_STOP_ERROR | JOB_STOP_CANCEL | JOB_STOP_CLOSE)) == 0)
         return;
     part->stop_seen = true;
+    if (part->batches != NULL)
+        cqr_batch_rows_stop(lane, part, stop & JOB_STOP_CLOSE ? CQLRING_CLOSED : CQLRING_CANCELLED, "the job was stopped before this batch could be tried again", false);
     for (struct op *op = part->head, *next; op != NULL; op = next) {
         next = op->next;
         if (op->state == OP_IN_FLIGHT || op->state == OP_WAIT_RACE)
             op->cancelled = true;
-        else if (op->state != OP_SETTLED)
+        else if (op->state != OP_SETTLED && op->state != OP_IN_BATCH)
             cqr_op_abort(lane, op, stop & JOB_STOP_CLOSE ? CQLRING_CLOSED : CQLRING_CANCELLED, "the job was stopped before this row could be tried again");
     }
 }
@@ -623,6 +679,8 @@ static void part_end(struct lane *lane, struct job_part *part)
     cqr_mem_free(part->on_node);
     part->on_node = NULL;
     part->on_node_count = 0;
+    if (part->batches != NULL)
+        cqr_batch_rows_end(part);
     struct cqlring_session *session = cqr_session_retain(job->session);
     if (atomic_fetch_sub_explicit(&job->parts_left, 1, memory_order_acq_rel) == 1)
         cqr_job_end(job);
@@ -672,13 +730,13 @@ int64_t cqr_job_next(struct lane *lane)
         struct job *job = part->job;
         unsigned stop = atomic_load_explicit(&job->stop, memory_order_relaxed);
         if (stop != 0) {
-            if ((!part->stop_seen && (stop & ~(unsigned)JOB_STOP_SINK) != 0) || part->open == 0)
+            if ((!part->stop_seen && (stop & ~(unsigned)JOB_STOP_SINK) != 0) || part->open == 0 || cqr_batch_rows_planned(part) > 0)
                 return 0;
             continue;
         }
         if (part->done_count > 0 && !part->sink_waits && (!job->ordered || part->head->state == OP_SETTLED))
             return 0;
-        if (atomic_load_explicit(&job->paused, memory_order_relaxed) != 0 || part->open >= job->window)
+        if (atomic_load_explicit(&job->paused, memory_order_relaxed) != 0 || cqr_batch_rows_wait(part) || part->open - cqr_batch_rows_planned(part) >= job->window)
             continue;
         if (part->op_wanted) { /* another part may have given one back after this one's turn */
             if (cqr_op_is_there(lane))
@@ -720,9 +778,11 @@ void cqr_job_session_final(struct lane *lane, struct cqlring_session *session)
         if (part->job->session == session) {
             atomic_fetch_or_explicit(&part->job->stop, JOB_STOP_CLOSE, memory_order_release);
             part->final = true;
+            if (part->batches != NULL)
+                cqr_batch_rows_stop(lane, part, CQLRING_CLOSED, "the session was closed before its answer came", true);
             for (struct op *op = part->head, *next; op != NULL; op = next) {
                 next = op->next;
-                if (op->state != OP_SETTLED)
+                if (op->state != OP_SETTLED && op->state != OP_IN_BATCH)
                     cqr_op_abort(lane, op, CQLRING_CLOSED, "the session was closed before its answer came");
             }
         }

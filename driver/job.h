@@ -7,10 +7,14 @@
 
 #include "driver/future.h"
 #include "driver/lane.h"
+#include "driver/prepared.h"
 #include "driver/session.h"
+#include "serialize/value.h"
 
 enum { JOB_BATCH = 256, JOB_HEADS = 4 };
 
+struct batch_rows;
+struct batch_rule;
 struct job;
 
 enum source_state { SOURCE_READY, SOURCE_LATER, SOURCE_ENDED };
@@ -25,7 +29,9 @@ struct job_part {
     cqlring_source source;
     cqlring_sink sink;
     bool has_sink;
+    bool low_water_kept;              /* the only part, and no row was left out */
 
+    uint32_t pull_max;                /* rows asked for at once, JOB_BATCH at most */
     uint32_t row_at, row_count;       /* rows pulled, not yet issued: [row_at, row_count) */
     enum source_state source_state;
     int64_t source_wake_us;           /* SOURCE_LATER: exact; INT64_MAX only after a poke */
@@ -54,6 +60,7 @@ struct job_part {
     int64_t tokens_at_us;
     int64_t pace_until_us;            /* nothing is issued before; 0 none */
     bool ended;
+    struct batch_rows *batches;       /* rows of one partition go together (batch_rows.h); NULL: each alone */
 
     struct row_head heads[JOB_HEADS]; /* by statement modulo; as each was last framed */
     cqlring_row rows[JOB_BATCH];
@@ -85,6 +92,7 @@ struct job {
     _Atomic(uint64_t) rows, failed, maybe_applied, retries, low_water;
     _Atomic(int64_t) started_us, ended_us;
     struct job_part *parts;
+    struct batch_rule *batches;       /* which rows may go together; NULL: none */
 };
 
 enum { JOB_STOP_SINK = 1, JOB_STOP_ERROR = 2, JOB_STOP_CANCEL = 4, JOB_STOP_CLOSE = 8 };
@@ -99,5 +107,39 @@ void cqr_job_turn(struct lane *lane);                    /* deliver and issue, a
 int64_t cqr_job_next(struct lane *lane);                 /* when it has to run again: 0 now */
 void cqr_job_session_stop(struct lane *lane, struct cqlring_session *session); /* issuing ends */
 void cqr_job_session_final(struct lane *lane, struct cqlring_session *session); /* last delivery, verdicts ignored */
+
+/* For batch_rows.c: rows that are in the part's list before they are issued. */
+enum placed { PLACED, PLACED_NOT };
+struct op *cqr_job_row_take(struct lane *lane, struct job_part *part, const cqlring_row *row); /* listed; NULL: every op is in use */
+enum placed cqr_job_row_place(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row); /* alone */
+void cqr_job_row_drop(struct lane *lane, struct job_part *part, struct op *op);                /* it will never be issued: as if it had not been pulled */
+void cqr_job_row_fail(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row, uint32_t cell_count, const cqlring_error *error);
+void cqr_job_row_counted(struct job_part *part, struct op *op, const struct cqlring_node *node); /* on that node, until it is settled */
+struct conn *cqr_job_row_route(struct lane *lane, struct job_part *part, struct op *op, struct pool *pool, const cqlring_bytes *cells, bool *any_up);
+/* No connection takes it: has it waited its time? Fills the error then. */
+bool cqr_job_row_stalled(struct lane *lane, struct job_part *part, const struct op *op, uint64_t row, bool any_up, cqlring_error *error);
+void cqr_job_pull(struct lane *lane, struct job_part *part);
+bool cqr_job_pace(struct lane *lane, struct job_part *part);
+
+/* The usual row in one look: as many cells as markers, each of a size that its type has. False: cqr_cells_check knows the words. */
+static inline bool cqr_cells_measure(const struct statement_version *version, const cqlring_bytes *cells, uint32_t count, uint64_t *size)
+{
+    const struct columns *bind = &version->bind->columns;
+    if (count != bind->count || (count > 0 && cells == NULL))
+        return false;
+    uint64_t sum = UINT64_C(4) * count;
+    const struct column *column = bind->array;
+    for (const cqlring_bytes *cell = cells, *end = cells + count; cell < end; cell++, column++) {
+        if (cell->size > 0) {
+            if (cell->data == NULL || !cqr_cell_size_ok(column->type, cell->size))
+                return false;
+            sum += (uint32_t)cell->size;
+        } else if (cell->size < CQLRING_UNSET) {
+            return false;
+        }
+    }
+    *size = sum;
+    return true;
+}
 
 #endif

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "driver/batch_rows.h"
 #include "driver/execution.h"
 #include "driver/fork.h"
 #include "driver/job.h"
@@ -46,6 +47,14 @@ static void poke_run(struct lane *lane, struct lane_message *message)
     cqlring_future_release(&part->job->future);
 }
 
+static void batches_free(struct job *job)
+{
+    for (uint32_t i = 0; job->batches != NULL && job->parts != NULL && i < job->part_count; i++)
+        cqr_batch_rows_free(job->parts[i].batches);
+    cqr_mem_free(job->batches);
+    job->batches = NULL;
+}
+
 static void dispose(cqlring_future *future)
 {
     struct job *job = (struct job *)(void *)future;
@@ -56,6 +65,7 @@ static void dispose(cqlring_future *future)
         cqr_failure_free(&job->reason_failure->error);
     cqlring_session_release(job->session);
     struct runtime_core *runtime = future->runtime;
+    batches_free(job);
     cqr_mem_free(job->parts);
     cqr_mem_free(job->plans);
     cqr_mem_free(job->statements);
@@ -182,9 +192,15 @@ cqlring_status cqlring_execute_concurrent(cqlring_session *session, cqlring_prep
         return status;
     if (plan.params.paging_state.data != NULL)
         return cqr_error(error, CQLRING_INVALID, "job options: a paging state belongs to a single execution");
+    struct batch_rule *rule = NULL;
+    if (options->batch_by_partition != NULL &&
+        (status = cqr_batch_rule_make(options, options->window != 0 ? options->window : WINDOW, &plan, session->cluster, statements, statement_count, &rule, error)) !=
+            CQLRING_OK)
+        return status;
     struct runtime_core *runtime = session->cluster->runtime;
     struct job *job = cqr_mem_zalloc(sizeof *job);
-    if (job != NULL) {
+    bool whole = job != NULL;
+    if (whole) {
         uint64_t extra = (uint64_t)plan.params.keyspace.size;
         for (uint32_t i = 0; i < plan.params.payload_count; i++)
             extra += sizeof(struct string_pair) + (uint64_t)plan.params.payload[i].key.size +
@@ -193,9 +209,17 @@ cqlring_status cqlring_execute_concurrent(cqlring_session *session, cqlring_prep
         job->statements = cqr_mem_array(statement_count, sizeof *job->statements);
         job->parts = cqr_mem_array(pair_count, sizeof *job->parts);
         job->payload = cqr_mem_alloc((size_t)extra);
+        job->part_count = pair_count;
+        job->batches = rule;
+        whole = job->plans != NULL && job->statements != NULL && job->parts != NULL && job->payload != NULL;
+        for (uint32_t i = 0; rule != NULL && whole && i < pair_count; i++)
+            whole = (job->parts[i].batches = cqr_batch_rows_make(rule)) != NULL;
     }
-    if (job == NULL || job->plans == NULL || job->statements == NULL || job->parts == NULL || job->payload == NULL) {
-        if (job != NULL) {
+    if (!whole) {
+        if (job == NULL) {
+            cqr_mem_free(rule);
+        } else {
+            batches_free(job);
             cqr_mem_free(job->plans);
             cqr_mem_free(job->statements);
             cqr_mem_free(job->parts);
@@ -243,7 +267,6 @@ cqlring_status cqlring_execute_concurrent(cqlring_session *session, cqlring_prep
     atomic_store_explicit(&job->rows_per_s, options->rows_per_s, memory_order_relaxed);
     atomic_store_explicit(&job->bytes_per_s, options->bytes_per_s, memory_order_relaxed);
     atomic_flag_clear(&job->reason_taken);
-    job->part_count = pair_count;
     atomic_store_explicit(&job->parts_left, pair_count, memory_order_relaxed);
     atomic_store_explicit(&job->started_us, cqr_runtime_now_us(runtime), memory_order_relaxed);
     uint32_t first = atomic_fetch_add_explicit(&session->next_lane, pair_count, memory_order_relaxed);
@@ -253,6 +276,8 @@ cqlring_status cqlring_execute_concurrent(cqlring_session *session, cqlring_prep
         part->lane = &runtime->lanes[(first + i) % runtime->lane_count];
         part->source = sources[i];
         part->has_sink = sinks != NULL;
+        part->low_water_kept = pair_count == 1;
+        part->pull_max = rule != NULL ? rule->look_rows : JOB_BATCH;
         if (sinks != NULL)
             part->sink = sinks[i];
         part->message.run = start_run;

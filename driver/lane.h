@@ -180,6 +180,8 @@ void cqr_op_issue(struct lane *lane, struct op *op);                 /* from NEW
 void cqr_op_issue_on(struct lane *lane, struct op *op, struct conn *conn); /* this connection or fail */
 /* A job's row, from its cells, on a connection that has room: started, and with WRITE_OK on its way. */
 enum write_result cqr_op_issue_row(struct lane *lane, struct op *op, struct conn *conn, const cqlring_bytes *cells, uint32_t cell_count, struct row_head *head);
+/* Rows that go together: the same for a batch whose values (its children) are not yet in a block. */
+enum write_result cqr_op_issue_batch(struct lane *lane, struct op *op, struct conn *conn);
 void cqr_op_void(struct lane *lane, struct op *op);                  /* answered by a plain VOID */
 void cqr_op_reply(struct lane *lane, struct op *op, const struct completion *entry);
 void cqr_op_large(struct lane *lane, struct op *op, uint32_t size);  /* its reply is larger than frame_size_max */

@@ -52,6 +52,7 @@ enum op_state {
     OP_WAIT_CONN,   /* no connection can take it: in the lane's waiting list */
     OP_WAIT_PREPARE,/* its statement is being prepared again on conn */
     OP_WAIT_AGREEMENT, /* answered: the nodes have yet to agree on the schema that it changed (agreement.h) */
+    OP_IN_BATCH,    /* a row that goes with others: what becomes of their batch becomes of it (batch_rows.h) */
     OP_WAIT_RACE,   /* its own attempt is over, copies of it are still under way (speculate.h) */
     OP_SETTLED      /* outcome known; belongs to its owner again */
 };

@@ -365,6 +365,15 @@ enum write_result cqr_op_issue_row(struct lane *lane, struct op *op, struct conn
     return result;
 }
 
+enum write_result cqr_op_issue_batch(struct lane *lane, struct op *op, struct conn *conn)
+{
+    start(lane, op);
+    enum write_result result = cqr_writer_put_kept(conn, op, lane->now_us);
+    if (result == WRITE_OK)
+        arm(lane, op);
+    return result;
+}
+
 void cqr_waiting_run(struct lane *lane)
 {
     lane->waiting_retry = false;
@@ -728,7 +737,8 @@ static __attribute__((noinline, cold)) void learn_tablet(struct lane *lane, cons
 {
     static const char name[] = "tablets-routing-v1";
     cqlring_bytes pairs = prefix->payload, key, value;
-    if (op->plan->opcode != OPCODE_EXECUTE || conn->home == NULL || conn->home->pool == NULL)
+    bool is_one_partition = op->plan->opcode == OPCODE_EXECUTE || (op->body != NULL && op->body->is_one_partition);
+    if (!is_one_partition || conn->home == NULL || conn->home->pool == NULL)
         return;
     for (uint16_t i = 0; i < prefix->payload_count && cqr_next_pair(&pairs, &key, &value) == CQLRING_OK; i++)
         if (key.size == sizeof name - 1 && memcmp(key.data, name, sizeof name - 1) == 0)

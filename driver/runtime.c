@@ -488,6 +488,9 @@ void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *out)
         sum.shard_fallbacks += value(&lane->shard_fallbacks);
         sum.tablets_learned += value(&lane->tablets_learned);
         sum.prepared_ahead += value(&lane->prepared_ahead);
+        sum.batches += value(&lane->batches);
+        sum.batched_rows += value(&lane->batched_rows);
+        sum.batches_split += value(&lane->batches_split);
         sum.log_dropped += value(&reactor->log_dropped);
         sum.tls_handshakes += value(&reactor->tls_handshakes);
         sum.tls_resumed += value(&reactor->tls_resumed);

@@ -87,6 +87,27 @@ static bool changes_data(cqlring_bytes cql, bool *is_conditional)
     return true;
 }
 
+bool cqr_text_is_batch(cqlring_bytes cql)
+{
+    const char *at = cql.data, *word;
+    if (cql.size <= 0)
+        return false;
+    size_t size = next_word(&at, at + cql.size, &word);
+    return is_word(word, size, "begin");
+}
+
+bool cqr_text_is_by_key(cqlring_bytes cql)
+{
+    const char *at = cql.data, *word;
+    if (cql.size <= 0 || memchr(at, '<', (size_t)cql.size) != NULL || memchr(at, '>', (size_t)cql.size) != NULL)
+        return false;
+    const char *end = at + cql.size;
+    for (size_t size; (size = next_word(&at, end, &word)) > 0;)
+        if (is_word(word, size, "in"))
+            return false;
+    return true;
+}
+
 bool cqr_text_is_conditional(cqlring_bytes cql)
 {
     bool is_conditional;

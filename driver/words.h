@@ -15,5 +15,8 @@ bool cqr_text_is_use(cqlring_bytes cql);         /* … USE */
 bool cqr_text_is_conditional(cqlring_bytes cql);
 /* One of those without: what may be done twice if its author says so. A change of the schema, of roles, a USE may not. */
 bool cqr_text_is_plain_write(cqlring_bytes cql);
+bool cqr_text_is_batch(cqlring_bytes cql);       /* its first word is BEGIN */
+/* Nothing in it but equalities can choose rows: neither < nor > (wherever they stand) nor a bare IN. */
+bool cqr_text_is_by_key(cqlring_bytes cql);
 
 #endif

@@ -214,6 +214,61 @@ static bool step_job(struct flow *flow, cqlring_error *error)
     return status == CQLRING_OK;
 }
 
+/* With the schema known, a batch that is too large, a row that is invalid, and a sink that keeps what failed. */
+static cqlring_prepared *grid_insert;
+
+struct pairs {
+    uint32_t next;
+    uint64_t p;
+    uint32_t places[64];
+    cqlring_bytes cells[64][3];
+};
+
+static int32_t pairs_next(cqlring_row *rows, uint32_t capacity, int64_t now_us, int64_t *wake_at_us, cqlring_error *error, void *context)
+{
+    static const uint8_t value[100];
+    struct pairs *pairs = context;
+    (void)now_us, (void)wake_at_us, (void)error;
+    uint32_t count = 0;
+    for (; count < capacity && count < 64 && pairs->next < 300; count++, pairs->next++) {
+        pairs->places[count] = pairs->next;
+        pairs->cells[count][0] = (cqlring_bytes){&pairs->p, 8};
+        pairs->cells[count][1] = (cqlring_bytes){&pairs->places[count], pairs->next == 77 ? CQLRING_NULL : 4};
+        pairs->cells[count][2] = (cqlring_bytes){value, 100};
+        rows[count] = (cqlring_row){.cells = pairs->cells[count]};
+    }
+    return (int32_t)count;
+}
+
+static bool step_batch_rows(struct flow *flow, cqlring_error *error)
+{
+    struct pairs pairs = {.next = 0};
+    struct flow_sink sink;
+    flow_sink_init(&sink, 300);
+    cqlring_source source = {.next = pairs_next, .context = &pairs};
+    cqlring_sink out = flow_sink_of(&sink);
+    cqlring_future *future = NULL;
+    const cqlring_batch_by_partition batches = {.struct_size = sizeof batches};
+    cqlring_job_options options = {.struct_size = sizeof options, .window = 128, .batch_by_partition = &batches};
+    cqlring_summary summary = {0};
+    cqlring_status status = cqlring_execute_concurrent(flow->session, &grid_insert, 1, &source, &out, 1, &options, &future, error);
+    if (status == CQLRING_OK) {
+        status = cqlring_future_wait(future, WAIT_US, error);
+        ck_assert_msg(cqlring_future_ready(future), "%s hangs when allocation %lu fails", running, (unsigned long)running_n);
+        cqlring_job_summary(future, &summary);
+        cqlring_future_release(future);
+        ck_assert_uint_eq(sink.last, summary.rows);
+        ck_assert_uint_eq(sink.twice, 0);
+        ck_assert_uint_ge(sink.failed, 1); /* the invalid one always does */
+    }
+    if (status == CQLRING_OK && sink.failed > 1) {
+        error->status = CQLRING_NO_MEMORY;
+        status = CQLRING_NO_MEMORY;
+    }
+    flow_sink_fini(&sink);
+    return status == CQLRING_OK;
+}
+
 static bool step_queue(struct flow *flow, cqlring_error *error)
 {
     cqlring_queue *queue = NULL;
@@ -275,6 +330,8 @@ START_TEST(each_public_call_survives_every_allocation_failing_in_turn)
     flow_init(&flow);
     flow.options.reconnect_min_us = 1000;
     flow.options.reconnect_max_us = 5000;
+    flow.node_options.batch_size_fail = 4000;
+    flow.node_options.batch_size_single = true;
     flow_start(&flow);
     sweep(&flow, "runtime_create", step_runtime);
     flow_open(&flow);
@@ -300,6 +357,11 @@ START_TEST(each_public_call_survives_every_allocation_failing_in_turn)
     ck_assert_int_eq(node_cql(flow.node, "CREATE TYPE ks.pair (a int, b text)", NULL, message, sizeof message), 0);
     ck_assert_int_eq(node_cql(flow.node, "CREATE INDEX by_v ON ks.t (v)", NULL, message, sizeof message), 0);
     sweep(&flow, "schema_refresh", step_schema);
+    flow_cql(&flow, "CREATE TABLE ks.e (p bigint, c int, v blob, PRIMARY KEY (p, c))");
+    sweep(&flow, "schema_refresh again", step_schema);
+    grid_insert = flow_prepare(&flow, "INSERT INTO ks.e (p, c, v) VALUES (?, ?, ?)");
+    sweep(&flow, "execute_concurrent with batches", step_batch_rows);
+    cqlring_prepared_release(grid_insert);
     sweep(&flow, "session_close", step_close);
     cqlring_prepared_release(insert);
     cqlring_prepared_release(select_all);

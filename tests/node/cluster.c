@@ -76,6 +76,8 @@ static void options_take(struct node_cluster *cluster, const struct node_options
         own->prepared_max = 16384;
     if (own->output_max == 0)
         own->output_max = 64 << 20;
+    if (own->batch_size_fail == 0)
+        own->batch_size_fail = 50 * 1024;
     if (own->storage_max == 0)
         own->storage_max = UINT64_C(4) << 30;
 }

@@ -5,8 +5,6 @@
 
 #include "cql/token.h"
 
-enum { BATCH_BYTES_MAX = 50 * 1024 };
-
 /* --- conditions ------------------------------------------------------------------------------- */
 
 /* The row a conditional statement is about. */
@@ -239,7 +237,8 @@ static bool check_batch(struct query *query, uint8_t kind, const struct batch_pa
                                         token != query->token));
         table = statement->table;
     }
-    if (several && bytes > BATCH_BYTES_MAX)
+    const struct node_options *options = query->engine->options;
+    if ((several || (count > 1 && options->batch_size_single)) && bytes > options->batch_size_fail)
         return node_query_fail(query, ERROR_INVALID, "Batch too large");
     return true;
 }

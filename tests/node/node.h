@@ -107,6 +107,8 @@ struct node_options {
     uint32_t statement_size_max; /* 1 MiB of CQL text */
     uint32_t prepared_max;       /* 16384 statements, the oldest make room */
     uint32_t output_max;         /* 64 MiB of unread replies: then a connection is not read */
+    uint32_t batch_size_fail;    /* 50 KiB of values: a larger batch is refused with 0x2200, if it has several partitions … */
+    bool batch_size_single;      /* … or one, as by servers before CASSANDRA-10876 */
     uint64_t storage_max;        /* 4 GiB of stored bytes; writes beyond are refused with 0x1001 */
 
     int64_t epoch_us; /* wall clock at time 0; node_cluster_start sets it from the real one */

@@ -1,0 +1,684 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "driver/batch_rows.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "driver/prepared.h"
+#include "driver/result.h"
+#include "driver/runtime.h"
+#include "driver/speculate.h"
+#include "serialize/mem.h"
+
+#define CHILD_AROUND 3u /* [byte kind][short id size]; an enumerator is an int */
+#define ROW_NONE UINT16_MAX
+
+/* ---- planning ---- */
+
+/* Of a partition: exact enough to find its slot; the bytes are compared. */
+static uint32_t slot_of(uint64_t hash)
+{
+    return (uint32_t)((hash * UINT64_C(0x9E3779B97F4A7C15)) >> 55) % BATCH_SLOTS;
+}
+
+/* Of a primary key: two that are the same have the same; two that are not hardly ever, and then they only go apart. */
+static uint64_t mix(uint64_t hash, const cqlring_bytes *cell)
+{
+    const uint8_t *at = cell->data;
+    uint32_t size = cell->size > 0 ? (uint32_t)cell->size : 0;
+    uint64_t word = (uint64_t)(uint32_t)cell->size;
+    hash = (hash ^ word) * UINT64_C(0xD6E8FEB86659FD93);
+    for (; size >= 8; at += 8, size -= 8) {
+        memcpy(&word, at, 8);
+        hash = (hash ^ word) * UINT64_C(0xD6E8FEB86659FD93);
+        hash ^= hash >> 32;
+    }
+    word = 0;
+    if (size > 0)
+        memcpy(&word, at, size);
+    hash = (hash ^ word) * UINT64_C(0xD6E8FEB86659FD93);
+    return hash ^ hash >> 32;
+}
+
+static uint32_t generation_next(struct batch_rows *batches)
+{
+    if (batches->generation == UINT32_MAX) {
+        memset(batches->partitions, 0, sizeof batches->partitions);
+        memset(batches->keys, 0, sizeof batches->keys);
+        batches->generation = 0;
+    }
+    return ++batches->generation;
+}
+
+static bool is_same_partition(const struct job_part *part, const cqlring_row *a, const cqlring_row *b)
+{
+    const struct batch_statement *statements = part->job->batches->statements;
+    const struct statement_version *of_a = statements[a->statement].version, *of_b = statements[b->statement].version;
+    if (statements[a->statement].table != statements[b->statement].table || of_a->key_count != of_b->key_count)
+        return false;
+    for (uint32_t i = 0; i < of_a->key_count; i++) {
+        const cqlring_bytes *left = &a->cells[of_a->key_parts[i]], *right = &b->cells[of_b->key_parts[i]];
+        if (left->size != right->size || (left->size > 0 && memcmp(left->data, right->data, (size_t)left->size) != 0))
+            return false;
+    }
+    return true;
+}
+
+/* The slot of the row's partition: with its newest group, or an empty one. */
+static struct batch_slot *partition_find(struct job_part *part, int64_t token, const cqlring_row *row)
+{
+    struct batch_rows *batches = part->batches;
+    for (uint32_t at = slot_of((uint64_t)token);; at = (at + 1) % BATCH_SLOTS) {
+        struct batch_slot *slot = &batches->partitions[at];
+        if (slot->generation != batches->partitions_generation)
+            return slot;
+        if (slot->hash == (uint64_t)token && is_same_partition(part, row, &part->rows[batches->groups[slot->group].first]))
+            return slot;
+    }
+}
+
+/* Has this group the row's primary key already? From now on it has. */
+static bool key_is_there(struct job_part *part, const struct batch_statement *statement, const cqlring_row *row, int64_t token, uint32_t group)
+{
+    struct batch_rows *batches = part->batches;
+    uint64_t hash = (uint64_t)token + statement->table;
+    for (uint32_t i = 0; i < statement->key_count; i++)
+        hash = mix(hash, &row->cells[statement->keys[i]]);
+    for (uint32_t at = slot_of(hash);; at = (at + 1) % BATCH_SLOTS) {
+        struct batch_slot *slot = &batches->keys[at];
+        if (slot->generation == batches->keys_generation && slot->hash != hash)
+            continue;
+        bool is_there = slot->generation == batches->keys_generation && slot->group == group;
+        if (!is_there)
+            *slot = (struct batch_slot){.hash = hash, .generation = batches->keys_generation, .group = (uint16_t)group};
+        return is_there;
+    }
+}
+
+static uint32_t group_new(struct batch_rows *batches, uint32_t row, uint32_t bytes, int64_t timestamp_us)
+{
+    batches->groups[batches->group_count] =
+        (struct batch_group){.first = (uint16_t)row, .last = (uint16_t)row, .count = 1, .bytes = bytes, .timestamp_us = timestamp_us};
+    return batches->group_count++;
+}
+
+/* A write that goes alone, and the rows of its partition: none of those behind it may go with those before it. */
+static void close_groups(struct lane *lane, struct job_part *part, const struct batch_statement *statement, const struct statement_version *version,
+                         const cqlring_row *row)
+{
+    struct batch_rows *batches = part->batches;
+    uint64_t size;
+    int64_t token;
+    if (!cqr_cells_measure(version, row->cells, row->cell_count != 0 ? row->cell_count : version->bind->columns.count, &size))
+        return; /* it will be refused */
+    if (version != statement->version || !cqr_version_token(lane, version, row->cells, &token)) {
+        batches->partitions_generation = generation_next(batches);
+        return;
+    }
+    struct batch_slot *slot = partition_find(part, token, row);
+    if (slot->generation == batches->partitions_generation)
+        batches->groups[slot->group].closed = true;
+}
+
+static void plan_row(struct lane *lane, struct job_part *part, uint32_t index)
+{
+    struct job *job = part->job;
+    struct batch_rows *batches = part->batches;
+    const cqlring_row *row = &part->rows[index];
+    batches->next[index] = ROW_NONE;
+    const struct batch_statement *statement = row->statement < job->statement_count ? &job->batches->statements[row->statement] : NULL;
+    struct statement_version *version = statement != NULL ? cqr_prepared_version(job->statements[row->statement]) : NULL;
+    uint64_t size = 0;
+    int64_t token = 0;
+    bool joins = statement != NULL && statement->joins && (version == statement->version || cqr_markers_equal(version, statement->version));
+    if (joins) {
+        uint32_t count = row->cell_count != 0 ? row->cell_count : version->bind->columns.count;
+        joins = cqr_cells_measure(version, row->cells, count, &size) && CHILD_AROUND + version->id_size + 2 + size < batches->bytes_max &&
+                cqr_version_token(lane, version, row->cells, &token);
+    }
+    if (!joins) {
+        if (statement != NULL && statement->orders)
+            close_groups(lane, part, statement, version, row);
+        group_new(batches, index, 0, row->timestamp_us);
+        return;
+    }
+    uint32_t bytes = CHILD_AROUND + version->id_size + 2 + (uint32_t)size;
+    batches->sizes[index] = 2 + (uint32_t)size;
+    struct op *op = batches->ops[index];
+    op->token = token;
+    op->has_token = true;
+    struct batch_slot *slot = partition_find(part, token, row);
+    bool is_new = slot->generation != batches->partitions_generation;
+    struct batch_group *group = is_new ? NULL : &batches->groups[slot->group];
+    if (group != NULL && !group->closed && group->count < job->batches->rows_max && group->bytes + bytes <= batches->bytes_max && group->timestamp_us == row->timestamp_us &&
+        (job->batches->distinct || !key_is_there(part, statement, row, token, slot->group))) {
+        batches->next[group->last] = (uint16_t)index;
+        group->last = (uint16_t)index;
+        group->count++;
+        group->bytes += bytes;
+        return;
+    }
+    *slot = (struct batch_slot){.hash = (uint64_t)token, .generation = batches->partitions_generation,
+                                .group = (uint16_t)group_new(batches, index, bytes, row->timestamp_us)};
+    if (!job->batches->distinct)
+        key_is_there(part, statement, row, token, slot->group);
+}
+
+/* What was pulled, as far as there are ops: listed, and in groups. */
+static void plan(struct lane *lane, struct job_part *part)
+{
+    struct batch_rows *batches = part->batches;
+    batches->group_at = batches->group_count = 0;
+    batches->partitions_generation = generation_next(batches);
+    batches->keys_generation = generation_next(batches);
+    uint32_t learned = atomic_load_explicit(&part->job->session->cluster->batch_bytes_max, memory_order_relaxed);
+    batches->bytes_max = learned != 0 && learned < part->job->batches->bytes_max ? learned : part->job->batches->bytes_max;
+    uint32_t index = part->row_at;
+    for (; index < part->row_count; index++) {
+        batches->ops[index] = cqr_job_row_take(lane, part, &part->rows[index]);
+        if (batches->ops[index] == NULL)
+            break;
+        batches->planned++;
+        plan_row(lane, part, index);
+    }
+    batches->plan_end = index;
+    if (batches->planned > 0)
+        part->op_wanted = false; /* what is planned comes first */
+}
+
+/* ---- the batch's end ---- */
+
+static void batch_settled(struct lane *lane, struct op *op);
+
+static struct batch_carrier *carrier_take(struct lane *lane, struct job_part *part)
+{
+    struct batch_rows *batches = part->batches;
+    struct batch_carrier *carrier = batches->free;
+    struct op *op = cqr_op_take(lane, false);
+    if (op == NULL)
+        return NULL;
+    if (carrier != NULL) {
+        batches->free = carrier->next;
+    } else {
+        carrier = cqr_mem_zalloc(sizeof *carrier);
+        if (carrier == NULL) {
+            cqr_op_give(lane, op);
+            return NULL;
+        }
+        carrier->part = part;
+        carrier->body.is_one_partition = true;
+        carrier->body.prepared = carrier->prepared;
+        carrier->body.versions = carrier->versions;
+    }
+    carrier->op = op;
+    carrier->rows = NULL;
+    carrier->count = 0;
+    carrier->body.prepared_count = 0;
+    carrier->next = batches->active;
+    carrier->link = &batches->active;
+    if (carrier->next != NULL)
+        carrier->next->link = &carrier->next;
+    batches->active = carrier;
+    op->settled = batch_settled;
+    op->owner = carrier;
+    op->plan = &part->job->batches->plan;
+    op->body = &carrier->body;
+    return carrier;
+}
+
+static void carrier_give(struct lane *lane, struct batch_carrier *carrier)
+{
+    struct batch_rows *batches = carrier->part->batches;
+    *carrier->link = carrier->next;
+    if (carrier->next != NULL)
+        carrier->next->link = carrier->link;
+    cqr_op_give(lane, carrier->op);
+    carrier->op = NULL;
+    carrier->next = batches->free;
+    batches->free = carrier;
+}
+
+/* Does it name this statement, or has it room for one more? */
+static bool carrier_names(struct batch_carrier *carrier, struct statement_version *version)
+{
+    struct request_body *body = &carrier->body;
+    for (uint32_t i = 0; i < body->prepared_count; i++)
+        if (carrier->versions[i] == version)
+            return true;
+    if (body->prepared_count == BATCH_STATEMENTS_MAX)
+        return false;
+    carrier->versions[body->prepared_count] = version;
+    carrier->prepared[body->prepared_count++] = version->prepared;
+    return true;
+}
+
+/* What its batch met so far is what the row met. */
+static void row_follows(struct op *row, const struct op *batch)
+{
+    row->phase = batch->phase;
+    row->maybe_applied = batch->maybe_applied;
+    row->attempts = batch->attempts;
+    row->tries = batch->tries;
+    row->accepted_us = batch->accepted_us;
+    row->first_sent_us = batch->first_sent_us;
+    row->sent_after_us = batch->sent_after_us;
+    row->node = batch->node;
+    row->timestamp_us = batch->timestamp_us;
+}
+
+/* The row's values in its batch's children; *at is behind them then. */
+static const uint8_t *child_values(const struct op *row, const uint8_t **at)
+{
+    const uint8_t *values = *at + CHILD_AROUND + row->version->id_size;
+    *at = values + row->values_size;
+    return values;
+}
+
+/* Of a failure that several rows have: each its own, with its own values for the sink. */
+static struct failure *failure_of_row(const struct failure *failure, const struct op *row, const uint8_t *values)
+{
+    struct failure *own = cqr_failure_share(failure);
+    const struct job_part *part = row->owner;
+    if (cqr_failure_is_static(own) || !part->has_sink || (own->own_values = cqr_mem_alloc(row->values_size)) == NULL)
+        return own;
+    memcpy(own->own_values, values, row->values_size);
+    own->values = own->own_values;
+    own->values_size = row->values_size;
+    return own;
+}
+
+static void rows_settle(struct lane *lane, struct batch_carrier *carrier)
+{
+    struct op *op = carrier->op, *row = carrier->rows;
+    const uint8_t *at = op->values;
+    cqlring_status status = op->status;
+    while (row != NULL) {
+        struct op *next = row->link;
+        row->link = NULL;
+        row_follows(row, op);
+        row->uncounted = true; /* the batch is the request */
+        row->settled = cqr_job_row_settled;
+        struct failure *failure = NULL;
+        if (status != CQLRING_OK)
+            failure = failure_of_row(op->failure, row, child_values(row, &at));
+        else if (row == carrier->rows)
+            row->result = cqlring_result_retain(op->result); /* the server's warnings, once */
+        cqr_op_settle(lane, row, status, failure);
+        row = next;
+    }
+    carrier_give(lane, carrier);
+}
+
+/* A row on its own way from here on, as an EXECUTE with its batch's timestamp. */
+static void row_leaves(struct lane *lane, struct op *row, const struct op *batch, const uint8_t *values)
+{
+    row->link = NULL;
+    row_follows(row, batch);
+    row->state = OP_NEW;
+    if (!cqr_values_keep(lane, row, values, row->values_size)) {
+        cqr_op_settle(lane, row, CQLRING_NO_MEMORY, cqr_failure_make(CQLRING_NO_MEMORY, "EXECUTE: out of memory for a row of a batch that was refused"));
+        return;
+    }
+    cqr_op_start(lane, row);
+    cqr_op_issue(lane, row);
+}
+
+static void rows_leave(struct lane *lane, struct op *row, const struct op *batch, const uint8_t *at)
+{
+    while (row != NULL) {
+        struct op *next = row->link;
+        row_leaves(lane, row, batch, child_values(row, &at));
+        row = next;
+    }
+}
+
+/* The first `count` rows of *rows, whose children begin at *at, as a batch of their own; NULL when it cannot be made. */
+static struct batch_carrier *half_make(struct lane *lane, struct batch_carrier *from, struct op **rows, uint32_t count, const uint8_t **at)
+{
+    struct batch_carrier *half = carrier_take(lane, from->part);
+    if (half == NULL)
+        return NULL;
+    struct op *last = NULL, *row = *rows;
+    const uint8_t *end = *at;
+    half->rows = row;
+    half->count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        child_values(row, &end);
+        carrier_names(half, row->version);
+        last = row;
+        row = row->link;
+    }
+    struct op *op = half->op;
+    if (!cqr_values_keep(lane, op, *at, (uint32_t)(end - *at))) {
+        half->rows = NULL;
+        carrier_give(lane, half);
+        return NULL;
+    }
+    last->link = NULL;
+    *rows = row;
+    *at = end;
+    row_follows(op, from->op);
+    op->batch_count = (uint16_t)count;
+    op->version = half->rows->version;
+    op->token = from->op->token;
+    op->has_token = from->op->has_token;
+    op->tag = half->rows->tag;
+    return half;
+}
+
+/* In two, which go again at once; what is left of them when there is no room, row by row. */
+static void split(struct lane *lane, struct batch_carrier *carrier)
+{
+    struct batch_carrier *halves[2] = {NULL, NULL};
+    struct op *rows = carrier->rows;
+    const uint8_t *at = carrier->op->values;
+    uint32_t counts[2] = {carrier->count / 2, carrier->count - carrier->count / 2};
+    cqr_count(&lane->stats.batches_split, 1);
+    for (int i = 0; i < 2 && counts[i] > 1; i++)
+        if ((halves[i] = half_make(lane, carrier, &rows, counts[i], &at)) == NULL)
+            break;
+    for (int i = 0; i < 2; i++)
+        if (halves[i] != NULL) {
+            cqr_op_start(lane, halves[i]->op);
+            cqr_op_issue(lane, halves[i]->op);
+        }
+    rows_leave(lane, rows, carrier->op, at);
+    carrier_give(lane, carrier);
+}
+
+/* "Batch too large" of Cassandra and ScyllaDB; of Cassandra's limits of a message and of a mutation. */
+static bool is_too_large(const struct error_body *error)
+{
+    static const char *const words[] = {"too large", "oversized mutation", "exceeds allowed maximum"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        size_t size = strlen(words[i]);
+        for (size_t at = 0; error->message.data != NULL && at + size <= (size_t)error->message.size; at++)
+            if (memcmp((const char *)error->message.data + at, words[i], size) == 0)
+                return true;
+    }
+    return false;
+}
+
+/* It was more than the server takes, so half of it is more than half of what it takes. */
+static void learn(struct cqlring_cluster *cluster, uint32_t size)
+{
+    uint32_t half = size / 2, was = atomic_load_explicit(&cluster->batch_bytes_max, memory_order_relaxed);
+    while ((was == 0 || half < was) && !atomic_compare_exchange_weak_explicit(&cluster->batch_bytes_max, &was, half, memory_order_relaxed, memory_order_relaxed))
+        continue;
+}
+
+static void batch_settled(struct lane *lane, struct op *op)
+{
+    struct batch_carrier *carrier = op->owner;
+    struct job *job = carrier->part->job;
+    if (op->plan->percentile > 0)
+        cqr_race_latency(lane, op);
+    bool may_go_on = op->status != CQLRING_OK && !op->cancelled && !lane->stopping && lane->now_us < op->deadline_us &&
+                     (atomic_load_explicit(&job->stop, memory_order_relaxed) & (JOB_STOP_CANCEL | JOB_STOP_CLOSE | JOB_STOP_ERROR)) == 0;
+    const struct failure *failure = op->failure;
+    if (may_go_on && op->status == CQLRING_SERVER && failure->has_body && failure->body.code == ERROR_INVALID) {
+        if (is_too_large(&failure->body))
+            learn(job->session->cluster, op->values_size);
+        split(lane, carrier);
+        return;
+    }
+    if (may_go_on && op->status == CQLRING_TYPE && op->phase == CQLRING_NOT_SENT) { /* a statement has another id now: each row knows what to do */
+        rows_leave(lane, carrier->rows, op, op->values);
+        carrier_give(lane, carrier);
+        return;
+    }
+    rows_settle(lane, carrier);
+}
+
+/* ---- issuing ---- */
+
+static void group_take(struct batch_rows *batches, struct batch_group *group, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        group->first = batches->next[group->first];
+    group->count = (uint16_t)(group->count - count);
+    batches->planned -= count;
+}
+
+static enum placed first_alone(struct lane *lane, struct job_part *part, struct batch_group *group)
+{
+    struct batch_rows *batches = part->batches;
+    uint32_t index = group->first;
+    if (cqr_job_row_place(lane, part, batches->ops[index], &part->rows[index]) == PLACED_NOT)
+        return PLACED_NOT;
+    group_take(batches, group, 1);
+    return PLACED;
+}
+
+/* Nothing is connected for the whole time of a request. */
+static __attribute__((noinline, cold)) enum placed group_stalled(struct lane *lane, struct job_part *part, struct batch_group *group, bool any_up)
+{
+    struct batch_rows *batches = part->batches;
+    struct op *op = batches->ops[group->first];
+    const cqlring_row *row = &part->rows[group->first];
+    cqlring_error error;
+    if (!cqr_job_row_stalled(lane, part, op, op->row, any_up, &error))
+        return PLACED_NOT;
+    group_take(batches, group, 1);
+    cqr_job_row_fail(lane, part, op, row, row->cell_count != 0 ? row->cell_count : op->version->bind->columns.count, &error);
+    return PLACED;
+}
+
+/* The group's rows as children in scratch; how many there are. */
+static uint32_t children_encode(struct job_part *part, const struct batch_group *group, struct batch_carrier *carrier, struct writer *out)
+{
+    struct batch_rows *batches = part->batches;
+    uint32_t count = 0;
+    for (uint32_t index = group->first; count < group->count; index = batches->next[index]) {
+        const cqlring_row *row = &part->rows[index];
+        struct op *op = batches->ops[index];
+        struct statement_version *version = op->version = cqr_prepared_version(part->job->statements[row->statement]);
+        if (out->size + CHILD_AROUND + version->id_size + batches->sizes[index] > batches->scratch_size || !carrier_names(carrier, version))
+            break;
+        cqr_batch_prepared(out, (cqlring_bytes){version->id, version->id_size});
+        cqr_put_values(out, row->cells, version->bind->columns.count);
+        op->plan = &part->job->plans[row->statement];
+        op->values_size = batches->sizes[index];
+        count++;
+    }
+    return count;
+}
+
+/* It is on its way: its rows wait for it. */
+static void group_issued(struct job_part *part, struct batch_group *group, struct batch_carrier *carrier, uint32_t count)
+{
+    struct batch_rows *batches = part->batches;
+    struct job *job = part->job;
+    struct op **link = &carrier->rows;
+    uint64_t size = 0;
+    uint32_t index = group->first;
+    for (uint32_t i = 0; i < count; i++) {
+        struct op *row = batches->ops[index];
+        row->state = OP_IN_BATCH;
+        row->reply_budget = row->values_size;
+        size += row->values_size;
+        cqr_job_row_counted(part, row, carrier->op->node);
+        *link = row;
+        link = &row->link;
+        index = batches->next[index];
+    }
+    *link = NULL;
+    carrier->count = count;
+    part->bytes += size;
+    if (part->paced) {
+        part->row_tokens -= count;
+        part->byte_tokens -= (double)size;
+    }
+    atomic_store_explicit(&job->bytes_sent, atomic_load_explicit(&job->bytes_sent, memory_order_relaxed) + size, memory_order_relaxed);
+    group_take(batches, group, count);
+}
+
+static enum placed group_issue(struct lane *lane, struct job_part *part, struct batch_group *group)
+{
+    struct batch_rows *batches = part->batches;
+    struct job *job = part->job;
+    if (group->count == 1)
+        return first_alone(lane, part, group);
+    bool is_idle = part->open == batches->planned || (job->ordered && part->unsettled == batches->planned);
+    if (part->bytes + group->bytes > job->bytes_max && !is_idle)
+        return PLACED_NOT;
+    struct batch_carrier *carrier = carrier_take(lane, part);
+    if (carrier == NULL)
+        return first_alone(lane, part, group);
+    struct op *op = carrier->op, *first = batches->ops[group->first];
+    struct writer out;
+    cqr_writer_init(&out, batches->scratch, batches->scratch_size);
+    uint32_t count = children_encode(part, group, carrier, &out);
+    assert(count > 0 && !out.failed);
+    op->tag = first->tag;
+    op->timestamp_us = group->timestamp_us;
+    op->version = first->version;
+    op->token = first->token;
+    op->has_token = true;
+    op->batch_count = (uint16_t)count;
+    op->values = batches->scratch;
+    op->values_size = out.size;
+    struct pool *pool = job->session->lanes[lane->index].pool;
+    struct conn *conn = op->plan->target == NULL ? cqr_pool_only(pool) : NULL;
+    bool any_up = true;
+    if (conn == NULL)
+        conn = cqr_job_row_route(lane, part, op, pool, NULL, &any_up);
+    if (conn == NULL) {
+        carrier_give(lane, carrier);
+        return group_stalled(lane, part, group, any_up);
+    }
+    part->stall_since_us = 0;
+    part->stall_refused = 0;
+    enum write_result result = cqr_op_issue_batch(lane, op, conn);
+    if (result != WRITE_OK) {
+        carrier_give(lane, carrier);
+        return result == WRITE_FULL ? PLACED_NOT : first_alone(lane, part, group);
+    }
+    cqr_count(&lane->stats.batches, 1);
+    cqr_count(&lane->stats.batched_rows, count);
+    group_issued(part, group, carrier, count);
+    return PLACED;
+}
+
+/* What is planned was issued, or left out. */
+static void plan_ends(struct job_part *part)
+{
+    struct batch_rows *batches = part->batches;
+    part->row_at = batches->plan_end;
+    batches->group_at = batches->group_count = 0;
+}
+
+static void drop_planned(struct lane *lane, struct job_part *part)
+{
+    struct batch_rows *batches = part->batches;
+    struct job *job = part->job;
+    bool kept = part->low_water_kept;
+    if (batches->planned == 0)
+        return;
+    part->low_water_kept = false;
+    for (; batches->group_at < batches->group_count; batches->group_at++) {
+        struct batch_group *group = &batches->groups[batches->group_at];
+        while (group->count > 0) {
+            struct op *op = batches->ops[group->first];
+            if (op->row < batches->low_water)
+                batches->low_water = op->row;
+            group_take(batches, group, 1);
+            cqr_job_row_drop(lane, part, op);
+        }
+    }
+    if (kept) {
+        uint64_t low_water = part->head != NULL && part->head->row < batches->low_water ? part->head->row : batches->low_water;
+        atomic_store_explicit(&job->low_water, low_water, memory_order_relaxed);
+    } else {
+        batches->low_water = UINT64_MAX; /* several parts have none */
+    }
+    plan_ends(part);
+}
+
+void cqr_batch_rows_issue(struct lane *lane, struct job_part *part, uint32_t rows_max)
+{
+    struct batch_rows *batches = part->batches;
+    struct job *job = part->job;
+    uint32_t issued = 0;
+    while (issued < rows_max) {
+        if (atomic_load_explicit(&job->stop, memory_order_acquire) != 0) {
+            drop_planned(lane, part);
+            return;
+        }
+        if (atomic_load_explicit(&job->paused, memory_order_relaxed) != 0)
+            return;
+        if (batches->planned == 0) {
+            if (part->row_at == part->row_count) {
+                if (cqr_batch_rows_wait(part) || part->open >= job->window || (part->source_state == SOURCE_LATER && part->source_wake_us > lane->now_us))
+                    return;
+                if (part->source_state != SOURCE_ENDED)
+                    cqr_job_pull(lane, part);
+                if (part->row_at == part->row_count || atomic_load_explicit(&job->stop, memory_order_acquire) != 0)
+                    return;
+            }
+            plan(lane, part);
+            if (batches->planned == 0) {
+                part->blocked = true;
+                return;
+            }
+        }
+        if (part->paced && !cqr_job_pace(lane, part))
+            return;
+        uint32_t before = batches->planned;
+        struct batch_group *group = &batches->groups[batches->group_at];
+        if (group_issue(lane, part, group) == PLACED_NOT) {
+            part->blocked = true;
+            return;
+        }
+        issued += before - batches->planned;
+        if (group->count == 0)
+            batches->group_at++;
+        if (batches->planned == 0)
+            plan_ends(part);
+    }
+}
+
+void cqr_batch_rows_stop(struct lane *lane, struct job_part *part, cqlring_status status, const char *why, bool final)
+{
+    drop_planned(lane, part);
+    for (struct batch_carrier *carrier = part->batches->active, *next; carrier != NULL; carrier = next) {
+        next = carrier->next;
+        struct op *op = carrier->op;
+        if (!final && (op->state == OP_IN_FLIGHT || op->state == OP_WAIT_RACE))
+            op->cancelled = true;
+        else
+            cqr_op_abort(lane, op, status, why);
+    }
+}
+
+/* ---- memory ---- */
+
+struct batch_rows *cqr_batch_rows_make(const struct batch_rule *rule)
+{
+    struct batch_rows *batches = cqr_mem_alloc(sizeof *batches + rule->bytes_max);
+    if (batches == NULL)
+        return NULL;
+    memset(batches, 0, sizeof *batches);
+    batches->low_water = UINT64_MAX;
+    batches->scratch_size = rule->bytes_max;
+    return batches;
+}
+
+void cqr_batch_rows_end(struct job_part *part)
+{
+    struct batch_rows *batches = part->batches;
+    assert(batches->active == NULL && batches->planned == 0);
+    if (batches->low_water != UINT64_MAX)
+        atomic_store_explicit(&part->job->low_water, batches->low_water, memory_order_relaxed);
+    while (batches->free != NULL) {
+        struct batch_carrier *carrier = batches->free;
+        batches->free = carrier->next;
+        cqr_mem_free(carrier);
+    }
+}
+
+void cqr_batch_rows_free(struct batch_rows *batches)
+{
+    cqr_mem_free(batches);
+}

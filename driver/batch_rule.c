@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Which rows of a job may share a batch, found out once, at its start. */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/batch_rows.h"
+#include "driver/words.h"
+
+enum { ROWS_MAX = 64, BYTES_MIN = 256, BYTES_MAX = 16 << 20, BYTES = 32 << 10 };
+
+static cqlring_status options_check(const cqlring_batch_by_partition *options, cqlring_error *error)
+{
+    if (options->struct_size < sizeof *options)
+        return cqr_error(error, CQLRING_INVALID, "batch_by_partition: struct_size is %zu, expected %zu: set it to sizeof(cqlring_batch_by_partition)",
+                         options->struct_size, sizeof *options);
+    if (options->rows_max == 1 || options->rows_max > JOB_BATCH)
+        return cqr_error(error, CQLRING_INVALID, "batch_by_partition: rows_max %u (2 to %d, 0 for %d)", options->rows_max, JOB_BATCH, ROWS_MAX);
+    if (options->bytes_max != 0 && (options->bytes_max < BYTES_MIN || options->bytes_max > BYTES_MAX))
+        return cqr_error(error, CQLRING_INVALID, "batch_by_partition: bytes_max %u (%d to %d, 0 for %d)", options->bytes_max, BYTES_MIN, BYTES_MAX, BYTES);
+    if (options->look_rows == 1 || options->look_rows > JOB_BATCH)
+        return cqr_error(error, CQLRING_INVALID, "batch_by_partition: look_rows %u (2 to %d, 0 for half the window, %d at most)", options->look_rows, JOB_BATCH,
+                         JOB_BATCH);
+    if (options->distinct > 1)
+        return cqr_error(error, CQLRING_INVALID, "batch_by_partition: distinct %u (0 or 1)", options->distinct);
+    return CQLRING_OK;
+}
+
+/* Is the name anywhere in the text, in any case? Also as a part of another word: then the row goes alone, which is never wrong. */
+static bool is_mentioned(const struct cqlring_prepared *prepared, const char *name)
+{
+    size_t size = strlen(name);
+    for (uint32_t at = 0; at + size <= prepared->text_size; at++) {
+        size_t i = 0;
+        while (i < size && (prepared->text[at + i] | 0x20) == (name[i] | 0x20))
+            i++;
+        if (i == size)
+            return true;
+    }
+    return false;
+}
+
+/* The one marker of that name; −1: none, or several. */
+static int32_t marker_of(const struct statement_version *version, const char *name)
+{
+    const struct columns *bind = &version->bind->columns;
+    int32_t found = -1;
+    for (uint32_t i = 0; i < bind->count; i++) {
+        cqlring_bytes at = bind->array[i].name;
+        if ((size_t)at.size != strlen(name) || memcmp(at.data, name, (size_t)at.size) != 0)
+            continue;
+        if (found >= 0)
+            return -1;
+        found = (int32_t)i;
+    }
+    return found;
+}
+
+/* A row of one whole primary key, all of it bound, and nothing that the partition's rows share. */
+static bool writes_one_row(struct batch_statement *statement, const struct cqlring_prepared *prepared, const cqlring_schema_table *table)
+{
+    statement->key_count = 0;
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        const cqlring_schema_column *column = table->columns[i];
+        if (column->kind == CQLRING_STATIC && is_mentioned(prepared, column->name))
+            return false;
+        if (column->kind != CQLRING_CLUSTERING)
+            continue;
+        int32_t marker = marker_of(statement->version, column->name);
+        if (marker < 0 || statement->key_count == BATCH_KEYS_MAX)
+            return false;
+        statement->keys[statement->key_count++] = (uint16_t)marker;
+    }
+    return statement->key_count > 0 && cqr_text_is_by_key((cqlring_bytes){prepared->text, (int32_t)prepared->text_size});
+}
+
+static cqlring_status statement_learn(struct batch_rule *rule, uint32_t index, struct cqlring_prepared *prepared, const cqlring_schema *schema, cqlring_error *error)
+{
+    struct batch_statement *statement = &rule->statements[index];
+    const struct statement_version *version = statement->version = cqr_prepared_version(prepared);
+    statement->orders = !version->is_read && !version->is_counter;
+    statement->table = (uint16_t)index;
+    for (uint32_t i = 0; i < index; i++)
+        if (strcmp(rule->statements[i].version->keyspace, version->keyspace) == 0 && strcmp(rule->statements[i].version->table, version->table) == 0) {
+            statement->table = (uint16_t)i;
+            break;
+        }
+    if (!statement->orders || version->is_lwt || version->key_count == 0 ||
+        !cqr_text_is_plain_write((cqlring_bytes){prepared->text, (int32_t)prepared->text_size}) ||
+        cqr_text_is_batch((cqlring_bytes){prepared->text, (int32_t)prepared->text_size}))
+        return CQLRING_OK;
+    /* `n = n + 1` has no marker that tells a counter */
+    const cqlring_schema_table *table = schema != NULL ? cqlring_schema_find_table(schema, version->keyspace, version->table) : NULL;
+    bool may_count = table != NULL ? table->is_counter != 0 : memchr(prepared->text, '+', prepared->text_size) != NULL || memchr(prepared->text, '-', prepared->text_size) != NULL;
+    if (rule->distinct) {
+        statement->joins = !may_count;
+        return CQLRING_OK;
+    }
+    if (table == NULL)
+        return cqr_error(error, CQLRING_INVALID,
+                         "batch_by_partition: the primary key of %s.%s is not known, and rows of the same one must not share a batch: have the schema read "
+                         "(schema_metadata, or cqlring_schema_refresh), or set distinct when no two rows write the same cell",
+                         version->keyspace, version->table);
+    statement->joins = !may_count && writes_one_row(statement, prepared, table);
+    return CQLRING_OK;
+}
+
+cqlring_status cqr_batch_rule_make(const cqlring_job_options *options, uint32_t window, const struct op_plan *plan, struct cqlring_cluster *cluster,
+                                   cqlring_prepared *const *statements, uint32_t statement_count, struct batch_rule **out, cqlring_error *error)
+{
+    const cqlring_batch_by_partition *given = options->batch_by_partition;
+    cqlring_status status = options_check(given, error);
+    if (status != CQLRING_OK)
+        return status;
+    if (plan->params.tracing)
+        return cqr_error(error, CQLRING_INVALID, "batch_by_partition: with tracing, each row has a trace of its own: leave one of them out");
+    struct batch_rule *rule = cqr_mem_zalloc(sizeof *rule + statement_count * sizeof *rule->statements);
+    if (rule == NULL)
+        return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_execute_concurrent: out of memory");
+    rule->rows_max = given->rows_max != 0 ? given->rows_max : ROWS_MAX;
+    rule->bytes_max = given->bytes_max != 0 ? given->bytes_max : BYTES;
+    if (options->bytes_max != 0 && rule->bytes_max > options->bytes_max)
+        rule->bytes_max = (uint32_t)options->bytes_max;
+    rule->look_rows = given->look_rows != 0 ? given->look_rows : (window + 1) / 2;
+    if (rule->look_rows > window)
+        rule->look_rows = window;
+    if (rule->look_rows > JOB_BATCH)
+        rule->look_rows = JOB_BATCH;
+    rule->distinct = given->distinct != 0;
+    rule->plan = *plan;
+    rule->plan.patient = plan->retry; /* as rows are */
+    rule->plan.batch_kind = CQLRING_BATCH_UNLOGGED;
+    cqr_plan_finish(&rule->plan, OPCODE_BATCH, false);
+    cqlring_schema *schema = cqlring_schema_get(cluster);
+    for (uint32_t i = 0; i < statement_count && status == CQLRING_OK; i++)
+        status = statement_learn(rule, i, statements[i], schema, error);
+    cqlring_schema_release(schema);
+    if (status != CQLRING_OK) {
+        cqr_mem_free(rule);
+        return status;
+    }
+    *out = rule;
+    return CQLRING_OK;
+}
