@@ -173,6 +173,33 @@ void cqr_job_row_timed(struct lane *lane, struct op *op)
     cqr_job_row_settled(lane, op);
 }
 
+/* Only what tells how long the node took: one attempt, answered. */
+static inline bool is_plain(const struct op *op)
+{
+    return op->status == CQLRING_OK && op->phase == CQLRING_ANSWERED && op->attempts == 1 && op->tries == 0 && op->reprepares == 0 && op->race == NULL &&
+           (op->result == NULL || op->result->kind != RESULT_SCHEMA); /* which waited for others, and its connection may be gone */
+}
+
+void cqr_job_row_adaptive(struct lane *lane, struct op *op)
+{
+    if (op->retrying)
+        ((struct job_part *)op->owner)->retrying--;
+    else if (is_plain(op))
+        cqr_adapt_answer(&op->conn->writer.adapt, (uint32_t)(op->received_us - op->first_sent_us), op->conn->writer.inflight_published, lane->now_us);
+    op->retrying = false;
+    if (op->plan->percentile > 0)
+        cqr_race_latency(lane, op);
+    cqr_job_row_settled(lane, op);
+}
+
+void cqr_job_row_retried(struct op *op)
+{
+    if (op->settled != cqr_job_row_adaptive || op->retrying)
+        return; /* in a race `settled` is the race's */
+    op->retrying = true;
+    ((struct job_part *)op->owner)->retrying++;
+}
+
 /* Up to a batch of outcomes into part->out; ops[] are whose they are. */
 static uint32_t gather(struct job_part *part, struct op *ops[JOB_BATCH])
 {
@@ -427,16 +454,32 @@ static __attribute__((noinline, cold)) enum placed row_unframed(struct lane *lan
 static __attribute__((noinline)) struct conn *row_route(struct lane *lane, struct job_part *part, struct op *op, struct pool *pool, const cqlring_bytes *cells, bool *any_up)
 {
     bool hope;
-    struct route_limit limit, *limited = NULL;
+    struct route_limit limit = {.adaptive = part->job->adaptive, .retrying = part->retrying}, *limited = limit.adaptive ? &limit : NULL;
     if (pool->link_count > 1 || pool->sharded) { /* else there is nothing to choose */
         op->has_token = cqr_version_token(lane, op->version, cells, &op->token);
         if (pool->up_count > 1 && on_node_room(part, pool->link_count)) {
             uint32_t window = part->job->window;
-            limit = (struct route_limit){.on_node = part->on_node, .node_count = part->on_node_count, .max = window > 1 ? window / 2 : 1}; /* decision 30 */
+            limit.on_node = part->on_node;
+            limit.node_count = part->on_node_count;
+            limit.max = window > 1 ? window / 2 : 1; /* decision 30 */
             limited = &limit;
         }
     }
-    return cqr_route(lane, op, limited, any_up, &hope);
+    if (part->unsettled < ADAPT_FLOOR)
+        limit.adaptive = false; /* others may fill the windows, which must not stop this job */
+    struct conn *conn = cqr_route(lane, op, limited, any_up, &hope);
+    return conn != NULL && cqr_limit_window(&limit, conn) ? conn : NULL; /* also where the policy chose */
+}
+
+/* Where there is one node: is its window reached? Asked before a row is begun. Elsewhere the route asks. */
+static inline bool window_is_reached(const struct lane *lane, const struct job_part *part)
+{
+    const struct job *job = part->job;
+    const struct pool_link *link = job->session->lanes[lane->index].pool->only;
+    if (!job->adaptive || link == NULL || !link->up || part->unsettled < ADAPT_FLOOR)
+        return false;
+    struct conn_writer *writer = &link->conn->writer;
+    return !cqr_adapt_room(&writer->adapt, writer->in_flight + part->retrying);
 }
 
 /* The hot path of a job: straight for the row that goes, everything else is elsewhere. */
@@ -522,7 +565,7 @@ static void issue(struct lane *lane, struct job_part *part)
         }
         if (part->paced && !pace(lane, part))
             return;
-        if (row_issue(lane, part) == PLACED_NOT) {
+        if (window_is_reached(lane, part) || row_issue(lane, part) == PLACED_NOT) {
             part->blocked = true;
             return;
         }

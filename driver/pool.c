@@ -234,6 +234,7 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
         return;
     }
     conn->writer.up_since_us = lane->now_us;
+    cqr_adapt_init(&conn->writer.adapt, ADAPT_FLOOR, ADAPT_START, conn->writer.in_flight_max < ADAPT_CAP ? conn->writer.in_flight_max : ADAPT_CAP);
     if (link->pool != NULL) {
         conn->writer.counted = true;
         atomic_store_explicit(&link->node->version, conn->dialect.version, memory_order_relaxed);
@@ -243,6 +244,7 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
         atomic_store_explicit(&conn->stats, stats, memory_order_release);
         if (stats != NULL)
             cqr_count(&stats->connections, 1);
+        cqr_conn_publish(conn);
         if (before == 0)
             cqr_listener_node(lane, cluster_of(link), link->node);
         if (conn != link->conn) {
