@@ -6,7 +6,7 @@
    The whole driver runs, as in production; the nodes' service is a queue (tests/node/service.c). A fixed window is the measure:
    of several, the smallest that comes within 1 % of the highest throughput.
 
-   ctest: labels=sim timeout=300 */
+   ctest: labels=sim timeout=900 */
 
 #include <check.h>
 #include <inttypes.h>
@@ -370,7 +370,7 @@ int main(void)
 {
     Suite *suite = suite_create("window");
     TCase *tcase = tcase_create("virtual time");
-    tcase_set_timeout(tcase, 250);
+    tcase_set_timeout(tcase, 600);
     tcase_add_loop_test(tcase, a_job_without_a_window_is_as_good_as_the_best_fixed_one, 0, sizeof models / sizeof models[0]);
     tcase_add_test(tcase, a_job_without_a_window_backs_off_from_a_node_that_sheds_load);
     tcase_add_loop_test(tcase, nodes_of_different_speed_get_different_windows, 0, 2);
