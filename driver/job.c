@@ -176,7 +176,7 @@ void cqr_job_row_timed(struct lane *lane, struct op *op)
 /* Only what tells how long the node took: one attempt, answered. */
 static inline bool is_plain(const struct op *op)
 {
-    return op->status == CQLRING_OK && op->phase == CQLRING_ANSWERED && op->attempts == 1 && op->tries == 0 && op->reprepares == 0 && op->race == NULL &&
+    return op->status == CQLRING_OK && op->attempts == 1 && op->phase == CQLRING_ANSWERED && op->race == NULL &&
            (op->result == NULL || op->result->kind != RESULT_SCHEMA); /* which waited for others, and its connection may be gone */
 }
 
@@ -466,20 +466,26 @@ static __attribute__((noinline)) struct conn *row_route(struct lane *lane, struc
         }
     }
     if (part->unsettled < ADAPT_FLOOR)
-        limit.adaptive = false; /* others may fill the windows, which must not stop this job */
+        limit.adaptive = false; /* as in window_room */
     struct conn *conn = cqr_route(lane, op, limited, any_up, &hope);
     return conn != NULL && cqr_limit_window(&limit, conn) ? conn : NULL; /* also where the policy chose */
 }
 
-/* Where there is one node: is its window reached? Asked before a row is begun. Elsewhere the route asks. */
-static inline bool window_is_reached(const struct lane *lane, const struct job_part *part)
+/* Where there is one node: its connection, for the window; elsewhere, where the route asks, NULL. */
+static struct conn *window_conn(const struct lane *lane, const struct job *job)
 {
-    const struct job *job = part->job;
-    const struct pool_link *link = job->session->lanes[lane->index].pool->only;
-    if (!job->adaptive || link == NULL || !link->up || part->unsettled < ADAPT_FLOOR)
-        return false;
-    struct conn_writer *writer = &link->conn->writer;
-    return !cqr_adapt_room(&writer->adapt, writer->in_flight + part->retrying);
+    const struct pool_link *link = job->adaptive ? job->session->lanes[lane->index].pool->only : NULL;
+    return link != NULL && link->up ? link->conn : NULL;
+}
+
+/* How many rows its window has room for. */
+static uint32_t window_room(const struct job_part *part, const struct conn *conn)
+{
+    if (conn == NULL)
+        return UINT32_MAX;
+    uint32_t limit = conn->writer.adapt.limit, taken = conn->writer.in_flight + part->retrying;
+    uint32_t room = taken < limit ? limit - taken : 0, least = part->unsettled < ADAPT_FLOOR ? ADAPT_FLOOR - part->unsettled : 0;
+    return room > least ? room : least; /* others may fill it, which must not stop this job */
 }
 
 /* The hot path of a job: straight for the row that goes, everything else is elsewhere. */
@@ -550,6 +556,8 @@ static void issue(struct lane *lane, struct job_part *part)
         part->row_tokens = part->byte_tokens = 0;
         part->tokens_at_us = lane->now_us;
     }
+    struct conn *conn = window_conn(lane, job);
+    uint32_t room = window_room(part, conn);
     for (uint32_t quantum = 0; quantum < QUANTUM; quantum++) {
         if (atomic_load_explicit(&job->stop, memory_order_acquire) != 0 || atomic_load_explicit(&job->paused, memory_order_relaxed) != 0)
             return;
@@ -565,7 +573,13 @@ static void issue(struct lane *lane, struct job_part *part)
         }
         if (part->paced && !pace(lane, part))
             return;
-        if (window_is_reached(lane, part) || row_issue(lane, part) == PLACED_NOT) {
+        if (room == 0 && (room = window_room(part, conn)) == 0) { /* a row is there, and waits for an answer; refused ones took no room */
+            conn->writer.adapt.reached = true;
+            part->blocked = true;
+            return;
+        }
+        room--;
+        if (row_issue(lane, part) == PLACED_NOT) {
             part->blocked = true;
             return;
         }

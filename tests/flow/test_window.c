@@ -177,6 +177,43 @@ START_TEST(each_shard_has_its_own)
 }
 END_TEST
 
+/* So many rows, each with one cell too few. */
+struct bad_source {
+    uint64_t given, count;
+};
+
+static int32_t bad_next(cqlring_row *rows, uint32_t capacity, int64_t now_us, int64_t *wake_at_us, cqlring_error *error, void *context)
+{
+    static const cqlring_bytes cell = {(const uint8_t *)"\0\0\0\0\0\0\0\1", 8};
+    struct bad_source *source = context;
+    (void)now_us, (void)wake_at_us, (void)error;
+    uint32_t count = 0;
+    for (; count < capacity && source->given < source->count; count++, source->given++)
+        rows[count] = (cqlring_row){.cells = &cell, .cell_count = 1};
+    return count > 0 ? (int32_t)count : CQLRING_SOURCE_END;
+}
+
+START_TEST(rows_that_are_refused_take_no_room)
+{
+    struct flow flow;
+    flow_up(&flow);
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    struct bad_source bad = {.count = 5000};
+    cqlring_source source = {.next = bad_next, .context = &bad};
+    cqlring_job_options options = {.struct_size = sizeof options, .execution = &idempotent};
+    cqlring_future *job;
+    cqlring_error error;
+    flow_ok(cqlring_execute_concurrent(flow.session, &insert, 1, &source, NULL, 1, &options, &job, &error));
+    flow_ok(cqlring_future_wait(job, 60000000, &error));
+    cqlring_summary summary;
+    cqlring_job_summary(job, &summary);
+    ck_assert_uint_eq(summary.failed, 5000);
+    cqlring_future_release(job);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(several_jobs_lanes_and_nodes_lose_nothing)
 {
     struct flow flow;
@@ -224,6 +261,7 @@ int main(void)
     tcase_add_test(tcase, a_node_that_takes_a_few_at_a_time_is_given_a_few);
     tcase_add_test(tcase, an_attempt_that_times_out_shrinks_it);
     tcase_add_test(tcase, each_shard_has_its_own);
+    tcase_add_test(tcase, rows_that_are_refused_take_no_room);
     tcase_add_test(tcase, several_jobs_lanes_and_nodes_lose_nothing);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
