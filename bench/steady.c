@@ -4,7 +4,7 @@
    part, as plain numbers, for bench/counts and bench/run to divide and compare.
 
      steady [--work insert|select] [--shape job|queue|future|sync] [--rows N] [--warm N] [--window N]
-            [--sink-rows-per-s R] [--idle SECONDS] [--lanes N] [--submitters N]
+            [--sink-rows-per-s R] [--times] [--idle SECONDS] [--lanes N] [--submitters N]
             [--host H] [--port P] [--threads split|inline|caller] [--protocol 4|5] [--lz4] [--tls-ca FILE]
 
    Rows take next to nothing to make here (a key, the same blob), so nearly all that is counted is the library's.
@@ -14,6 +14,8 @@
    --submitters          queue, future, sync: so many threads of the application, which share out rows and window.
    --sink-rows-per-s     the job's sink takes no more than that: it answers LATER, and the application's own thread pokes
                          the job when it is ready for more.
+   --window              0: none is given, the job finds out what the nodes take best.
+   --times               how long answers took, from the first send; costs a few instructions each.
    --idle                nothing at all for so long, after the rows; how often the library's threads ran meanwhile. */
 
 #include <dirent.h>
@@ -87,6 +89,7 @@ struct options {
     uint64_t rows, warm;
     uint32_t window;
     double sink_rows_per_s;
+    bool times;
     int idle_s;
     uint32_t submitters;
 };
@@ -96,8 +99,8 @@ enum { SHAPE_JOB, SHAPE_QUEUE, SHAPE_FUTURE, SHAPE_SYNC };
 static const char *const shape_names[] = {"job", "queue", "future", "sync", NULL};
 
 static const char help[] =
-    "usage: steady [--work insert|select] [--shape job|queue|future|sync] [--rows N] [--warm N] [--window 1-32768]\n"
-    "  [--sink-rows-per-s R] [--idle SECONDS] [--submitters 1-64]\n" BENCH_SERVER_USAGE;
+    "usage: steady [--work insert|select] [--shape job|queue|future|sync] [--rows N] [--warm N] [--window 0-32768]\n"
+    "  [--sink-rows-per-s R] [--times] [--idle SECONDS] [--submitters 1-64]\n" BENCH_SERVER_USAGE;
 
 static void options_parse(struct options *options, int argc, char **argv)
 {
@@ -106,12 +109,17 @@ static void options_parse(struct options *options, int argc, char **argv)
                                          BENCH_WORD_OPTION("--shape", &options->shape, shape_names),
                                          BENCH_NUMBER_OPTION("--rows", &options->rows, 0, INT64_MAX),
                                          BENCH_NUMBER_OPTION("--warm", &options->warm, 0, INT64_MAX),
-                                         BENCH_NUMBER_OPTION("--window", &options->window, 1, BENCH_WINDOW_MAX),
+                                         BENCH_NUMBER_OPTION("--window", &options->window, 0, BENCH_WINDOW_MAX),
+                                         BENCH_FLAG_OPTION("--times", &options->times, true),
                                          BENCH_DECIMAL_OPTION("--sink-rows-per-s", &options->sink_rows_per_s, 0, INT32_MAX),
                                          BENCH_NUMBER_OPTION("--idle", &options->idle_s, 0, 86400),
                                          BENCH_NUMBER_OPTION("--submitters", &options->submitters, 1, SUBMITTERS_MAX),
                                          {.name = NULL}};
     bench_options_parse("steady", help, table, argc, argv);
+    if (options->window == 0 && options->shape != SHAPE_JOB) {
+        fprintf(stderr, "steady: --window 0, which leaves it to the job, is for --shape job\n");
+        exit(2);
+    }
 }
 
 /* What one thread was told. */
@@ -124,7 +132,22 @@ struct bench {
     struct options options;
     cqlring_prepared *statement;
     struct tally all;
+    uint32_t *times; /* of answers, by TIMES_STEP_US in flight; NULL: not wanted */
 };
+
+enum { TIMES_STEP_US = 16, TIMES_COUNT = 1 << 17 };
+
+/* The time in flight below which so many of a hundred answers came. */
+static uint32_t time_of(const uint32_t *times, uint32_t percent)
+{
+    uint64_t all = 0, seen = 0;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < TIMES_COUNT; i++)
+        all += times[i];
+    while (at + 1 < TIMES_COUNT && (seen += times[at]) * 100 < all * percent)
+        at++;
+    return (at + 1) * TIMES_STEP_US;
+}
 
 static void tally_add(struct tally *all, const struct tally *one)
 {
@@ -161,6 +184,7 @@ struct feed {
     cqlring_bytes cells[ROWS_AT_ONCE][2];
     uint8_t blob[BENCH_BLOB_SIZE];
     struct tally tally;
+    uint32_t *times; /* of the first lane's answers */
     _Atomic(int64_t) credit; /* rows that a slow sink may still take */
 };
 
@@ -201,6 +225,11 @@ static cqlring_verdict take(const cqlring_completion *completions, uint32_t coun
     struct feed *feed = context;
     for (uint32_t i = 0; i < count; i++)
         note(&feed->tally, &completions[i]);
+    uint32_t *times = feed->times;
+    for (uint32_t i = 0; times != NULL && i < count; i++) {
+        uint32_t step = completions[i].in_flight_us / TIMES_STEP_US;
+        times[step < TIMES_COUNT ? step : TIMES_COUNT - 1]++;
+    }
     return CQLRING_CONTINUE;
 }
 
@@ -241,6 +270,7 @@ static void job(struct bench *bench, uint64_t from, uint64_t rows)
     for (uint32_t i = 0; i < pairs; i++) {
         uint64_t begin = rows * i / pairs, end = rows * (i + 1) / pairs;
         feeds[i] = feed_make(from + begin, end - begin);
+        feeds[i]->times = i == 0 ? bench->times : NULL;
         sources[i] = (cqlring_source){.next = feed_next, .context = feeds[i]};
         sinks[i] = (cqlring_sink){.deliver = slow ? take_slowly : take, .context = feeds[i]};
     }
@@ -464,6 +494,8 @@ int main(int argc, char **argv)
     cqlring_runtime_stats(bench.on.runtime, &a);
     unsigned long long heap = atomic_load(&heap_calls);
     bench.all.delivered = 0;
+    if (options->times && (bench.times = calloc(TIMES_COUNT, sizeof *bench.times)) == NULL)
+        abort();
     struct bench_usage usage = bench_usage_now();
     if (options->rows > 0)
         run(&bench, options->warm, options->rows);
@@ -491,6 +523,13 @@ int main(int argc, char **argv)
            protocol, options->window, options->rows,
            bench.all.delivered, bench.all.errors, bench.all.cell_bytes, usage.seconds, usage.user_s, usage.system_s,
            usage.context_switches);
+    if (bench.times != NULL)
+        printf("\"in_flight_p50_us\": %u, \"in_flight_p99_us\": %u, ", time_of(bench.times, 50), time_of(bench.times, 99));
+    cqlring_node_stats nodes[64];
+    uint32_t node_count = cqlring_cluster_stats(bench.on.cluster, nodes, 64), windows = 0;
+    for (uint32_t i = 0; i < node_count && i < 64; i++)
+        windows += nodes[i].window;
+    printf("\"windows\": %u, ", windows);
     if (HEAP_COUNTED)
         printf("\"heap_calls\": %llu, ", heap);
     printf("\"memory_before_kb\": %ld, \"memory_open_kb\": %ld, \"memory_kb\": %ld, \"memory_max_kb\": %ld, \"idle_naps\": %ld",
@@ -520,5 +559,6 @@ int main(int argc, char **argv)
     fflush(stdout);
     cqlring_prepared_release(bench.statement);
     bench_close(&bench.on);
+    free(bench.times);
     return bench.all.errors == 0 && bench.all.delivered == options->rows ? 0 : 1;
 }

@@ -6,17 +6,21 @@
 #include <string.h>
 
 enum {
-    LEAST = 64,               /* answers before anything is judged */
-    MOST = 20000,             /* and after which it is judged anyhow */
+    LEAST = 12,               /* batches before anything is judged */
+    MOST = 64,                /* and after which it is judged anyhow, */
+    MOST_ANSWERS = 6000,      /* … with so many answers */
     OUTLIER = 6,              /* times the reference */
     HOLD_MIN_US = 50000,      /* between two looks that found nothing to do; doubles */
     HOLD_MAX_US = 2000000,
     SHED_MIN_US = 100000,     /* after the server shed load nothing is tried above; doubles */
-    SHED_MAX_US = 2000000
+    SHED_MAX_US = 2000000,
+    CALM_US = 30000000        /* without shedding, until steps become longer again */
 };
-static const double STEP = 1.12, SHED_TO = 0.85;
+static const double STEP = 1.12, STRIDE_MAX = 1.4, SHED_TO = 0.85; /* a step that was kept is followed by a longer one */
 static const double ADAPT_WORTH = 0.3, ADAPT_WORTHLESS = 0.12;
 static const double SURE = 2; /* standard errors */
+static const double FOLLOWS = 0.02;  /* what was under way has to change by so much, or the step says nothing */
+static const double UNSURE = 0.5;    /* error of an elasticity that says nothing, however long it was looked at */
 
 static uint32_t clamp(const struct adapt *adapt, double value)
 {
@@ -28,6 +32,8 @@ static void limit_set(struct adapt *adapt, uint32_t limit, enum adapt_phase phas
     /* those under way were issued with the old limit; after them as many again come until the new one has settled */
     adapt->skip = limit == adapt->limit ? 0 : adapt->limit + limit;
     adapt->limit = limit;
+    adapt->batch_count = 0;
+    adapt->batch_sum = adapt->batch_levels = 0;
     adapt->phase = (uint8_t)phase;
     adapt->now = (struct adapt_sample){0};
     adapt->reached = false;
@@ -36,12 +42,15 @@ static void limit_set(struct adapt *adapt, uint32_t limit, enum adapt_phase phas
 void cqr_adapt_init(struct adapt *adapt, uint32_t floor, uint32_t start, uint32_t cap)
 {
     memset(adapt, 0, sizeof *adapt);
+    adapt->turn_us = INT64_MIN;
     adapt->floor = floor < cap ? floor : cap;
     adapt->cap = cap;
     adapt->limit = adapt->base = clamp(adapt, start);
     adapt->phase = ADAPT_GROW;
+    adapt->stride = STEP;
     adapt->hold_us = HOLD_MIN_US;
     adapt->shed_us = SHED_MIN_US;
+    adapt->shed_until_us = INT64_MIN / 2;
 }
 
 static double mean(const struct adapt_sample *sample)
@@ -52,17 +61,34 @@ static double mean(const struct adapt_sample *sample)
 /* Of the mean, relative to it. */
 static double uncertainty(const struct adapt_sample *sample)
 {
-    double average = mean(sample), variance = sample->squares / sample->count - average * average;
-    return variance <= 0 ? 0 : sqrt(variance / sample->count) / average;
+    double average = sample->means / sample->batches, variance = sample->squares / sample->batches - average * average;
+    return variance <= 0 ? 0 : sqrt(variance / (sample->batches - 1)) / average;
 }
 
-/* What the step from base to limit bought, as a share of what it could have: 1 all, 0 nothing. And how sure that is. */
-static double elasticity(const struct adapt *adapt, double *error)
+static bool is_last(const struct adapt_sample *sample)
 {
-    double ratio = log((double)adapt->limit / adapt->base);
-    double a = uncertainty(&adapt->now), b = uncertainty(&adapt->at_base);
-    *error = sqrt(a * a + b * b) / fabs(ratio);
-    return 1 - log(mean(&adapt->now) / mean(&adapt->at_base)) / ratio;
+    return sample->count >= MOST_ANSWERS && sample->batches >= MOST;
+}
+
+enum verdict { NOT_YET, ABOVE, BELOW, NOTHING };
+
+/* What the step from base to limit bought, as a share of what it could have (1 all, 0 nothing): more or less than `worth`? */
+static enum verdict verdict(const struct adapt *adapt, double worth)
+{
+    const struct adapt_sample *now = &adapt->now, *base = &adapt->at_base;
+    double ratio = log((double)now->levels / now->count) - log((double)base->levels / base->count);
+    bool last = is_last(now);
+    if (!(fabs(ratio) >= FOLLOWS))
+        return last || now->batches >= MOST ? NOTHING : NOT_YET;
+    double a = uncertainty(now), b = uncertainty(base), error = sqrt(a * a + b * b) / fabs(ratio);
+    double gain = 1 - log(mean(now) / mean(base)) / ratio;
+    if (!(fabs(gain - worth) >= SURE * error)) {
+        if (!last)
+            return NOT_YET;
+        if (error > UNSURE)
+            return NOTHING;
+    }
+    return gain > worth ? ABOVE : BELOW;
 }
 
 /* Nothing to do for now: look again later, and later still if there is nothing then. */
@@ -82,7 +108,7 @@ static void step(struct adapt *adapt, int64_t now_us)
         return;
     }
     bool down = no_higher || (adapt->down_next && !no_lower);
-    double next = down ? adapt->base / STEP : adapt->base * STEP + 1;
+    double next = down ? adapt->base / adapt->stride : adapt->base * adapt->stride + 1;
     limit_set(adapt, clamp(adapt, next), down ? ADAPT_DOWN : ADAPT_UP);
 }
 
@@ -91,6 +117,8 @@ static void keep(struct adapt *adapt, int64_t now_us)
     adapt->base = adapt->limit;
     adapt->at_base = adapt->now;
     adapt->hold_us = HOLD_MIN_US;
+    if (now_us > adapt->shed_until_us + CALM_US)
+        adapt->stride = adapt->stride * STEP < STRIDE_MAX ? adapt->stride * STEP : STRIDE_MAX;
     step(adapt, now_us);
 }
 
@@ -98,6 +126,7 @@ static void keep(struct adapt *adapt, int64_t now_us)
 static void turn_down(struct adapt *adapt, bool other_seen, int64_t now_us)
 {
     adapt->down_next = !adapt->down_next;
+    adapt->stride = STEP;
     if (other_seen)
         hold(adapt, now_us);
     else
@@ -106,21 +135,18 @@ static void turn_down(struct adapt *adapt, bool other_seen, int64_t now_us)
 
 static void judge(struct adapt *adapt, int64_t now_us)
 {
-    double error, gain;
-    bool last = adapt->now.count >= MOST;
+    bool last = is_last(&adapt->now);
+    enum verdict told = adapt->at_base.count == 0 ? NOTHING : verdict(adapt, adapt->phase == ADAPT_DOWN ? ADAPT_WORTHLESS : ADAPT_WORTH);
     switch ((enum adapt_phase)adapt->phase) {
     case ADAPT_GROW:
         if (adapt->at_base.count > 0) {
-            gain = elasticity(adapt, &error);
-            if (!last && fabs(gain - ADAPT_WORTH) < SURE * error)
+            if (told == NOT_YET)
                 return;
-            if (gain < ADAPT_WORTH) {
+            if (told != ABOVE) {
                 adapt->down_next = true;
                 limit_set(adapt, adapt->base, ADAPT_BASE);
                 return;
             }
-        } else if (!last && adapt->now.count < 4 * LEAST) {
-            return;
         }
         adapt->base = adapt->limit;
         adapt->at_base = adapt->now;
@@ -133,10 +159,9 @@ static void judge(struct adapt *adapt, int64_t now_us)
         step(adapt, now_us);
         return;
     case ADAPT_UP:
-        gain = elasticity(adapt, &error);
-        if (!last && fabs(gain - ADAPT_WORTH) < SURE * error)
+        if (told == NOT_YET)
             return;
-        if (gain > ADAPT_WORTH) {
+        if (told == ABOVE) {
             adapt->down_next = false;
             keep(adapt, now_us);
         } else {
@@ -144,10 +169,9 @@ static void judge(struct adapt *adapt, int64_t now_us)
         }
         return;
     case ADAPT_DOWN:
-        gain = elasticity(adapt, &error);
-        if (!last && fabs(gain - ADAPT_WORTHLESS) < SURE * error)
+        if (told == NOT_YET)
             return;
-        if (gain < ADAPT_WORTHLESS) {
+        if (told == BELOW) {
             adapt->down_next = true;
             keep(adapt, now_us);
         } else {
@@ -157,27 +181,27 @@ static void judge(struct adapt *adapt, int64_t now_us)
     }
 }
 
-void cqr_adapt_answer(struct adapt *adapt, int64_t in_flight_us, int64_t now_us)
+/* A batch is whole. */
+static void observe(struct adapt *adapt, int64_t now_us)
 {
-    if (adapt->skip > 0) {
-        adapt->skip--;
-        return;
-    }
-    if (now_us < adapt->hold_until_us)
-        return;
-    double took = in_flight_us > 0 ? (double)in_flight_us : 1;
     struct adapt_sample *now = &adapt->now;
+    uint32_t count = adapt->batch_count;
+    double took = (double)adapt->batch_sum / count;
+    took = took >= 1 ? took : 1;
     if (adapt->reference > 0 && took > OUTLIER * adapt->reference) {
-        if (++now->outliers > LEAST && now->outliers > now->count / 4) { /* no outliers: everything has become slower */
+        if ((now->outliers += count) > now->count / 2 + 2 * adapt->limit) { /* no outliers: everything has become slower */
             adapt->reference = 0;
             limit_set(adapt, adapt->base, ADAPT_BASE);
         }
         return;
     }
-    now->sum += took;
+    now->sum += took * count;
+    now->means += took;
     now->squares += took * took;
-    now->count++;
-    if (now->count % LEAST != 0)
+    now->levels += adapt->batch_levels;
+    now->count += count;
+    now->batches++;
+    if (now->batches < LEAST)
         return;
     adapt->reference = mean(now);
     if (!adapt->reached) { /* something else was what limited */
@@ -189,14 +213,37 @@ void cqr_adapt_answer(struct adapt *adapt, int64_t in_flight_us, int64_t now_us)
     judge(adapt, now_us);
 }
 
+void cqr_adapt_turn(struct adapt *adapt, uint32_t level, int64_t now_us)
+{
+    uint32_t count = adapt->turn_count;
+    if (count > 0 && adapt->skip > 0) {
+        adapt->skip -= count < adapt->skip ? count : adapt->skip;
+    } else if (count > 0 && now_us >= adapt->hold_until_us) {
+        adapt->batch_count += count;
+        adapt->batch_sum += adapt->turn_sum;
+        adapt->batch_levels += (uint64_t)adapt->turn_level * count;
+        if (adapt->batch_count >= adapt->limit) {
+            observe(adapt, now_us);
+            adapt->batch_count = 0;
+            adapt->batch_sum = adapt->batch_levels = 0;
+        }
+    }
+    adapt->turn_count = 0;
+    adapt->turn_sum = 0;
+    adapt->turn_us = now_us;
+    adapt->turn_level = level > 0 ? level : 1;
+}
+
 void cqr_adapt_shed(struct adapt *adapt, int64_t now_us)
 {
     if (now_us < adapt->shed_until_us - adapt->shed_us / 2)
         return; /* of the same overload: one cut for all who were under way */
-    adapt->base = clamp(adapt, (adapt->limit < adapt->base ? adapt->limit : adapt->base) * SHED_TO);
+    double cut = adapt->limit * SHED_TO;
+    adapt->base = clamp(adapt, cut < adapt->base ? cut : adapt->base);
     adapt->shed_us = now_us < adapt->shed_until_us + 4 * adapt->shed_us && adapt->shed_us * 2 < SHED_MAX_US ? adapt->shed_us * 2 : adapt->shed_us;
     adapt->shed_until_us = now_us + adapt->shed_us;
     adapt->hold_us = HOLD_MIN_US;
     adapt->down_next = false;
+    adapt->stride = STEP;
     limit_set(adapt, adapt->base, ADAPT_BASE);
 }

@@ -11,7 +11,10 @@
    ADAPT_WORTHLESS; in between nothing moves. A step is judged once the answers tell it from chance, or there have been enough of
    them. What a server sheds (OVERLOADED, a rate limit) takes a part off at once and is not tried again for a while.
 
-   Answers count only while the limit is what limits: a source that is slow says nothing about the server. */
+   W is what really was under way, not the limit: where rows have to go to one node and wait for it, the others' limits are not
+   reached, and a step of theirs moves little. Answers count only while the limit is what limits: a source that is slow says
+   nothing about the server. Those that were under way together waited for one another, so as many of them as may be under way
+   are one observation (of a batch's mean), or chance would look like knowledge. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,9 +29,11 @@ enum adapt_phase {
 };
 
 struct adapt_sample {
-    double sum, squares; /* of times in flight, µs */
-    uint32_t count;
-    uint32_t outliers;   /* far slower than `reference`: a pause of somebody's, not counted */
+    double sum;                   /* of times in flight, µs */
+    double means, squares;        /* of batches' mean times, for how much they differ */
+    uint64_t levels;              /* of requests under way, by answer */
+    uint32_t count, batches;
+    uint32_t outliers;            /* in batches far slower than `reference`: a pause of somebody's, not counted */
 };
 
 struct adapt {
@@ -37,7 +42,13 @@ struct adapt {
     uint8_t phase;
     bool reached;             /* the limit was what limited, since the last judgement */
     bool down_next;           /* the direction of the next step */
+    uint32_t turn_count, turn_level; /* the answers of this turn, and what was under way before it */
+    int64_t turn_us;
+    uint64_t turn_sum;
+    uint32_t batch_count;     /* of the turns before, not yet an observation */
+    uint64_t batch_sum, batch_levels;
     uint32_t skip;            /* answers still to come that belong to the limit before */
+    double stride;            /* of the next step */
     struct adapt_sample now, at_base;
     double reference;         /* mean time in flight lately, µs */
     int64_t hold_us, hold_until_us;
@@ -52,8 +63,16 @@ static inline bool cqr_adapt_room(struct adapt *adapt, uint32_t in_flight)
     adapt->reached = adapt->reached || !room;
     return room;
 }
+/* A turn begins to bring answers: what the one before brought is looked at. level: how many have been under way. */
+void cqr_adapt_turn(struct adapt *adapt, uint32_t level, int64_t now_us);
 /* A good answer that took so long. */
-void cqr_adapt_answer(struct adapt *adapt, int64_t in_flight_us, int64_t now_us);
+static inline void cqr_adapt_answer(struct adapt *adapt, uint32_t in_flight_us, uint32_t level, int64_t now_us)
+{
+    if (now_us != adapt->turn_us)
+        cqr_adapt_turn(adapt, level, now_us);
+    adapt->turn_sum += in_flight_us;
+    adapt->turn_count++;
+}
 /* The server refuses to take so much. */
 void cqr_adapt_shed(struct adapt *adapt, int64_t now_us);
 

@@ -16,6 +16,7 @@
    every slot and says goodbye; the reactor closes and frees. */
 
 #include "cql/handshake.h"
+#include "driver/adapt.h"
 #include "driver/inbox.h"
 #include "driver/op.h"
 #include "driver/transport.h"
@@ -109,11 +110,12 @@ struct conn_writer {
     uint32_t reads_seen, reads_asked; /* conn->reads when the watch last looked, and when it asked */
     uint32_t run_us, run_count;      /* answers of this turn with the same latency, not yet in the histogram */
     uint32_t inflight_published;     /* what of it the node's numbers have */
-    uint64_t orphans_published, queued_published;
+    uint64_t orphans_published, queued_published, window_published;
     bool counted;                    /* in node->connections */
     uint8_t rests;                   /* times in a row that it was overloaded */
     int64_t slow_after_us;           /* of silence; INT64_MAX never */
     int64_t rest_until_us;           /* it said so: where another node can, that one takes the request; policy_retry.h */
+    struct adapt adapt;              /* what jobs without a window of their own may have under way here; from UP on */
 };
 
 struct conn_reader {

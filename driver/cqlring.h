@@ -21,8 +21,8 @@
 
    Defaults, in one place:
      request time-out 12 s, retries included (timeout_us) · attempt time-out 3 s, only for writes marked idempotent ·
-     connect 5 s for TCP + TLS + startup · consistency LOCAL_ONE · page size 5 000 rows · job window 256 rows · in flight
-     per connection 1 024 · orphaned streams 1 024, then the connection is replaced · bytes 16 MiB a job, a queue, and a
+     connect 5 s for TCP + TLS + startup · consistency LOCAL_ONE · page size 5 000 rows · job window: as much as each
+     connection is worth, found by trying, 16 to 1 024 rows each and 2 048 a source · in flight per connection 1 024 · orphaned streams 1 024, then the connection is replaced · bytes 16 MiB a job, a queue, and a
      session's single executions · frame 256 MiB · reconnect at once, then 50 ms doubling to 10 s, ± 15 % · heartbeat 30 s ·
      a node is suspect after 2 s without a byte while requests wait on it · schema agreement 10 s, schema metadata when asked for ·
      protocol v5, stepping down to v4 · compression none · TLS off; when on, certificate chain and host are verified · ScyllaDB: one
@@ -560,7 +560,10 @@ typedef struct cqlring_batch_by_partition {
 
 typedef struct cqlring_job_options {
     size_t struct_size;
-    uint32_t window;              /* rows issued and not yet accepted by the sink: 1 … 32 768, default 256; per source */
+    uint32_t window;              /* rows issued and not yet accepted by the sink: 1 … 32 768; per source. 0: each connection (node or shard)
+                                     takes as many as make it faster, at least 16, at most 1 024 or inflight_per_connection; less once it
+                                     says that it is overloaded. Of one source 2 048 in all. With
+                                     batch_by_partition 256, fixed */
     uint64_t bytes_max;           /* default 16 MiB: rows under way and their expected replies */
     uint64_t errors_max;          /* failed rows after which issuing ends at once: 0 no limit, 1 the first */
     uint64_t rows_max;            /* stop after so many rows; 0: the source decides */

@@ -61,6 +61,7 @@ typedef struct cqlring_node_stats {
     uint64_t latency_sum_us;       /* of all replies: from the attempt's send to its answer, as the submitter saw both */
     uint32_t latency_max_us;
     uint32_t latency_p50_us, latency_p95_us, latency_p99_us; /* since the beginning; each at most an eighth too large */
+    uint32_t window;               /* now: what jobs without a window of their own may have under way, the sum over the connections */
 } cqlring_node_stats;
 
 /* Of the nodes that are in the topology now; at most capacity, returns how many there are. Nodes to which nothing was ever

@@ -227,6 +227,33 @@ void cqr_job_row_timed(struct lane *lane, struct op *op)
     cqr_job_row_settled(lane, op);
 }
 
+/* Only what tells how long the node took: one attempt, answered. */
+static inline bool is_plain(const struct op *op)
+{
+    return op->status == CQLRING_OK && op->attempts == 1 && op->phase == CQLRING_ANSWERED && op->race == NULL &&
+           (op->result == NULL || op->result->kind != RESULT_SCHEMA); /* which waited for others, and its connection may be gone */
+}
+
+void cqr_job_row_adaptive(struct lane *lane, struct op *op)
+{
+    if (op->retrying)
+        ((struct job_part *)op->owner)->retrying--;
+    else if (is_plain(op))
+        cqr_adapt_answer(&op->conn->writer.adapt, (uint32_t)(op->received_us - op->first_sent_us), op->conn->writer.inflight_published, lane->now_us);
+    op->retrying = false;
+    if (op->plan->percentile > 0)
+        cqr_race_latency(lane, op);
+    cqr_job_row_settled(lane, op);
+}
+
+void cqr_job_row_retried(struct op *op)
+{
+    if (op->settled != cqr_job_row_adaptive || op->retrying)
+        return; /* in a race `settled` is the race's */
+    op->retrying = true;
+    ((struct job_part *)op->owner)->retrying++;
+}
+
 /* Up to a batch of outcomes into part->out; ops[] are whose they are. */
 static uint32_t gather(struct job_part *part, struct op *ops[JOB_BATCH])
 {
@@ -484,16 +511,38 @@ static __attribute__((noinline, cold)) enum placed row_unframed(struct lane *lan
 __attribute__((noinline)) struct conn *cqr_job_row_route(struct lane *lane, struct job_part *part, struct op *op, struct pool *pool, const cqlring_bytes *cells, bool *any_up)
 {
     bool hope;
-    struct route_limit limit, *limited = NULL;
+    struct route_limit limit = {.adaptive = part->job->adaptive, .retrying = part->retrying}, *limited = limit.adaptive ? &limit : NULL;
     if (pool->link_count > 1 || pool->sharded) { /* else there is nothing to choose */
         op->has_token = op->has_token || cqr_version_token(lane, op->version, cells, &op->token);
         if (pool->up_count > 1 && on_node_room(part, pool->link_count)) {
             uint32_t window = part->job->window;
-            limit = (struct route_limit){.on_node = part->on_node, .node_count = part->on_node_count, .max = window > 1 ? window / 2 : 1}; /* decision 30 */
+            limit.on_node = part->on_node;
+            limit.node_count = part->on_node_count;
+            limit.max = window > 1 ? window / 2 : 1; /* decision 30 */
             limited = &limit;
         }
     }
-    return cqr_route(lane, op, limited, any_up, &hope);
+    if (part->unsettled < ADAPT_FLOOR)
+        limit.adaptive = false; /* as in window_room */
+    struct conn *conn = cqr_route(lane, op, limited, any_up, &hope);
+    return conn != NULL && cqr_limit_window(&limit, conn) ? conn : NULL; /* also where the policy chose */
+}
+
+/* Where there is one node: its connection, for the window; elsewhere, where the route asks, NULL. */
+static struct conn *window_conn(const struct lane *lane, const struct job *job)
+{
+    const struct pool_link *link = job->adaptive ? job->session->lanes[lane->index].pool->only : NULL;
+    return link != NULL && link->up ? link->conn : NULL;
+}
+
+/* How many rows its window has room for. */
+static uint32_t window_room(const struct job_part *part, const struct conn *conn)
+{
+    if (conn == NULL)
+        return UINT32_MAX;
+    uint32_t limit = conn->writer.adapt.limit, taken = conn->writer.in_flight + part->retrying;
+    uint32_t room = taken < limit ? limit - taken : 0, least = part->unsettled < ADAPT_FLOOR ? ADAPT_FLOOR - part->unsettled : 0;
+    return room > least ? room : least; /* others may fill it, which must not stop this job */
 }
 
 static inline __attribute__((always_inline)) struct op *row_take(struct lane *lane, struct job_part *part, const cqlring_row *row)
@@ -615,6 +664,8 @@ static void issue(struct lane *lane, struct job_part *part)
         cqr_batch_rows_issue(lane, part, QUANTUM);
         return;
     }
+    struct conn *conn = window_conn(lane, job);
+    uint32_t room = window_room(part, conn);
     for (uint32_t quantum = 0; quantum < QUANTUM; quantum++) {
         if (atomic_load_explicit(&job->stop, memory_order_acquire) != 0 || atomic_load_explicit(&job->paused, memory_order_relaxed) != 0)
             return;
@@ -630,6 +681,12 @@ static void issue(struct lane *lane, struct job_part *part)
         }
         if (part->paced && !cqr_job_pace(lane, part))
             return;
+        if (room == 0 && (room = window_room(part, conn)) == 0) { /* a row is there, and waits for an answer; refused ones took no room */
+            conn->writer.adapt.reached = true;
+            part->blocked = true;
+            return;
+        }
+        room--;
         if (row_issue(lane, part) == PLACED_NOT) {
             part->blocked = true;
             return;

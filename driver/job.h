@@ -49,6 +49,7 @@ struct job_part {
     bool blocked;                     /* the next row could not be placed */
     bool op_wanted;                   /* because every op is in use */
     bool pages_wait;                  /* reserved */
+    uint32_t retrying;                /* unsettled rows whose first attempt failed; adaptive jobs */
     uint64_t bytes;                   /* of values and expected replies under way */
     counter bytes_sent;               /* of values; read by anybody */
     uint32_t *on_node;                /* rows in flight by node index */
@@ -75,6 +76,7 @@ struct job {
     uint32_t statement_count;
     struct string_pair *payload;      /* copies that the plans point to */
     uint32_t window;
+    bool adaptive;                    /* no window was given: each connection's own holds, `window` is the cap (adapt.h) */
     uint64_t bytes_max, errors_max, rows_max;
     bool ordered, skip_successes;
     void (*row_settled)(struct lane *lane, struct op *op);
@@ -103,6 +105,8 @@ void cqr_job_end(struct job *job);                       /* the last part has en
 
 void cqr_job_row_settled(struct lane *lane, struct op *op); /* job->row_settled: the usual one */
 void cqr_job_row_timed(struct lane *lane, struct op *op);   /* … with its latency noted for a percentile */
+void cqr_job_row_adaptive(struct lane *lane, struct op *op); /* … and for the connection's window */
+void cqr_job_row_retried(struct op *op);                 /* an attempt failed, another one follows; any op */
 void cqr_job_turn(struct lane *lane);                    /* deliver and issue, all parts round robin */
 int64_t cqr_job_next(struct lane *lane);                 /* when it has to run again: 0 now */
 void cqr_job_session_stop(struct lane *lane, struct cqlring_session *session); /* issuing ends */

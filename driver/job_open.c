@@ -13,7 +13,7 @@
 #include "driver/prepared.h"
 #include "driver/runtime.h"
 
-enum { WINDOW = 256, WINDOW_MAX = 32768 };
+enum { ADAPTIVE_ROWS = 2 * ADAPT_CAP, BATCHING_ROWS = 256, WINDOW_MAX = 32768 };
 static const uint64_t BYTES_MAX = 16 << 20;
 
 /* ---- hand-over ---- */
@@ -153,7 +153,7 @@ static cqlring_status options_check(const cqlring_job_options *options, cqlring_
         return cqr_error(error, CQLRING_INVALID, "job options: struct_size is %zu, expected %zu: set it to sizeof(cqlring_job_options)",
                          options->struct_size, sizeof *options);
     if (options->window > WINDOW_MAX)
-        return cqr_error(error, CQLRING_INVALID, "job options: window of %u rows (1 to %d, 0 for %d)", options->window, WINDOW_MAX, WINDOW);
+        return cqr_error(error, CQLRING_INVALID, "job options: window of %u rows (1 to %d, 0 for what the nodes take best)", options->window, WINDOW_MAX);
     const double rates[2] = {options->rows_per_s, options->bytes_per_s};
     for (int i = 0; i < 2; i++)
         if (!(rates[i] >= 0 && isfinite(rates[i])))
@@ -194,7 +194,7 @@ cqlring_status cqlring_execute_concurrent(cqlring_session *session, cqlring_prep
         return cqr_error(error, CQLRING_INVALID, "job options: a paging state belongs to a single execution");
     struct batch_rule *rule = NULL;
     if (options->batch_by_partition != NULL &&
-        (status = cqr_batch_rule_make(options, options->window != 0 ? options->window : WINDOW, &plan, session->cluster, statements, statement_count, &rule, error)) !=
+        (status = cqr_batch_rule_make(options, options->window != 0 ? options->window : BATCHING_ROWS, &plan, session->cluster, statements, statement_count, &rule, error)) !=
             CQLRING_OK)
         return status;
     struct runtime_core *runtime = session->cluster->runtime;
@@ -250,15 +250,16 @@ cqlring_status cqlring_execute_concurrent(cqlring_session *session, cqlring_prep
     job->session = cqr_session_retain(session);
     job->statement_count = statement_count;
     plan.patient = plan.retry;
-    job->row_settled = cqr_job_row_settled;
+    job->adaptive = options->window == 0 && options->batch_by_partition == NULL; /* what a request of many rows takes says little of one of few */
+    job->row_settled = job->adaptive ? cqr_job_row_adaptive : cqr_job_row_settled;
     for (uint32_t i = 0; i < statement_count; i++) {
         job->statements[i] = cqr_prepared_retain(statements[i]);
         job->plans[i] = plan;
         cqr_plan_finish(&job->plans[i], OPCODE_EXECUTE, cqr_prepared_version(statements[i])->is_read);
-        if (job->plans[i].percentile > 0)
+        if (job->plans[i].percentile > 0 && !job->adaptive)
             job->row_settled = cqr_job_row_timed;
     }
-    job->window = options->window != 0 ? options->window : WINDOW;
+    job->window = job->adaptive ? ADAPTIVE_ROWS : options->window != 0 ? options->window : BATCHING_ROWS;
     job->bytes_max = options->bytes_max != 0 ? options->bytes_max : BYTES_MAX;
     job->errors_max = options->errors_max;
     job->rows_max = options->rows_max;

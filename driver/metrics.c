@@ -208,6 +208,7 @@ static const struct {
 } node_families[] = {
     {"node_connections", "gauge", NULL, "Open connections.", OF_NODE(connections), NULL},
     {"node_in_flight", "gauge", NULL, "Requests sent and not answered.", OF_NODE(in_flight), NULL},
+    {"node_window", "gauge", NULL, "Requests that jobs without a window of their own may have under way.", OF_NODE(window), NULL},
     {"node_orphans", "gauge", NULL, "Timed-out requests whose answer may still come.", OF_NODE(orphans), NULL},
     {"node_queued_bytes", "gauge", "bytes", "Bytes that the socket has no room for.", OF_NODE(queued_bytes), NULL},
     {"node_requests", "counter", NULL, "Requests sent.", OF_NODE(requests), NULL},

@@ -83,18 +83,20 @@ static void move(counter *gauge, uint64_t *published, uint64_t now)
     *published = now;
 }
 
-static void publish(struct conn *conn, uint32_t in_flight, uint64_t orphans, uint64_t queued)
+static void publish(struct conn *conn, uint32_t in_flight, uint64_t orphans, uint64_t queued, uint64_t window)
 {
     struct conn_writer *writer = &conn->writer;
     struct node_stats *stats = atomic_load_explicit(&conn->stats, memory_order_relaxed);
     struct cqlring_node *node = (struct cqlring_node *)(uintptr_t)conn->node;
-    if (node == NULL || (in_flight == writer->inflight_published && orphans == writer->orphans_published && queued == writer->queued_published))
+    if (node == NULL || (in_flight == writer->inflight_published && orphans == writer->orphans_published && queued == writer->queued_published &&
+                         window == writer->window_published))
         return;
     if (stats != NULL) {
         cqr_count(&stats->in_flight, (uint64_t)in_flight - writer->inflight_published);
-        if (orphans != writer->orphans_published || queued != writer->queued_published) {
+        if (orphans != writer->orphans_published || queued != writer->queued_published || window != writer->window_published) {
             move(&stats->orphans, &writer->orphans_published, orphans);
             move(&stats->queued_bytes, &writer->queued_published, queued);
+            move(&stats->window, &writer->window_published, window);
         }
     }
     if (in_flight != writer->inflight_published)
@@ -114,12 +116,12 @@ void cqr_conn_publish(struct conn *conn)
         if (writer->open != NULL && writer->open_ops > 0)
             queued += writer->open->fill - writer->open_from;
     }
-    publish(conn, writer->in_flight, writer->orphans, queued);
+    publish(conn, writer->in_flight, writer->orphans, queued, writer->adapt.limit);
 }
 
 void cqr_conn_unpublish(struct conn *conn)
 {
-    publish(conn, 0, 0, 0);
+    publish(conn, 0, 0, 0, 0);
 }
 
 /* ---- errors ---- */
@@ -221,7 +223,8 @@ static void stats_read(const struct cqlring_node *node, const struct node_stats 
                                 .recv_bytes = value(&stats->recv_bytes),
                                 .replies = latency_count(stats),
                                 .latency_sum_us = value(&stats->latency_sum_us),
-                                .latency_max_us = (uint32_t)value(&stats->latency_max_us)};
+                                .latency_max_us = (uint32_t)value(&stats->latency_max_us),
+                                .window = (uint32_t)value(&stats->window)};
     for (uint32_t i = 0; i < 16; i++)
         out->errors[i] = value(&stats->errors[i]);
     out->latency_p50_us = quantile(stats, out->replies, 500);

@@ -20,7 +20,7 @@ struct node_stats {
     uint32_t lane;
     int32_t shard;                    /* −1: the node has none */
     /* the submitter's */
-    _Alignas(64) counter connections, in_flight, orphans, queued_bytes; /* now */
+    _Alignas(64) counter connections, in_flight, orphans, queued_bytes, window; /* now */
     counter requests, sends, send_bytes, retries;
     counter errors[16];               /* attempts that failed, by status */
     counter server_errors[SERVER_ERRORS]; /* of those with SERVER, by kind */
@@ -42,7 +42,7 @@ uint32_t cqr_server_error_kind(int32_t code);
 const char *cqr_server_error_name(uint32_t kind);
 
 /* Submitter. */
-void cqr_conn_publish(struct conn *conn);              /* what is in flight, orphaned and queued on it */
+void cqr_conn_publish(struct conn *conn);              /* what is in flight, orphaned and queued on it, and its window */
 void cqr_conn_unpublish(struct conn *conn);            /* it is down: nothing is */
 void cqr_node_stats_error(struct conn *conn, cqlring_status status, int32_t server_code); /* an attempt on it failed */
 void cqr_latency_write(struct conn *conn);             /* end of the turn, or of the connection: its run is written down */

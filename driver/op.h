@@ -88,6 +88,7 @@ struct op {
     int64_t token;
     bool has_token;
     bool same;                         /* next attempt on the same node, if it can take it */
+    bool retrying;                     /* a job's row that its part counts among those tried again */
 
     /* in flight */
     uint16_t stream;

@@ -125,22 +125,24 @@ static bool lives(const struct op *op, const struct pool_link *link)
     return link != NULL && link->up && !link->conn->writer.suspect && !was_tried(op, link);
 }
 
-static bool is_below(const struct route_limit *limit, const struct pool_link *link)
-{
-    return limit == NULL || link->node->index >= limit->node_count || limit->on_node[link->node->index] < limit->max;
-}
-
-/* A replica in our rack with the fewest requests under way. One that is full is not waited for: the next rack is not far. */
-static struct conn *rack_route(const struct op *op, const struct pool *pool, const struct route_limit *limit, const uint16_t *replicas, uint32_t count)
+/* A replica in our rack with the fewest requests under way. One that is full is not waited for: the next rack is not far. But one
+   whose window is reached is (true, *conn NULL): in a job that is so all the time. */
+static bool rack_route(const struct op *op, const struct pool *pool, const struct route_limit *limit, const uint16_t *replicas, uint32_t count,
+                       struct conn **conn)
 {
     struct conn *best = NULL;
+    bool waits = false;
     for (uint32_t i = 0; i < count; i++) {
         struct pool_link *link = replicas[i] < pool->link_count ? pool->links[replicas[i]] : NULL;
-        if (lives(op, link) && link->node->in_rack && is_below(limit, link) && cqr_writer_has_room(link->conn) &&
-            (best == NULL || link->conn->writer.in_flight < best->writer.in_flight))
+        if (!lives(op, link) || !link->node->in_rack || !cqr_limit_on_node(limit, link) || !cqr_writer_has_room(link->conn))
+            continue;
+        if (!cqr_limit_window(limit, link->conn))
+            waits = true;
+        else if (best == NULL || link->conn->writer.in_flight < best->writer.in_flight)
             best = link->conn;
     }
-    return best;
+    *conn = best;
+    return best != NULL || waits;
 }
 
 static bool is_local_level(uint16_t consistency)
@@ -250,7 +252,7 @@ bool cqr_policy_route(struct lane *lane, struct pool *pool, struct op *op, const
     const struct node_policy *policy = &pool->cluster->policy;
     if (policy->plan != NULL && plan_route(lane, pool, op, replicas, count, any_up, conn))
         return true;
-    if (policy->local_rack != NULL && (op->version == NULL || !op->version->is_lwt) && (*conn = rack_route(op, pool, limit, replicas, count)) != NULL)
+    if (policy->local_rack != NULL && (op->version == NULL || !op->version->is_lwt) && rack_route(op, pool, limit, replicas, count, conn))
         return true;
     return policy->remote_max > 0 && remote_route(lane, pool, op, replicas, count, any_up, conn);
 }

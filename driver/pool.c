@@ -242,6 +242,7 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
         return;
     }
     conn->writer.up_since_us = lane->now_us;
+    cqr_adapt_init(&conn->writer.adapt, ADAPT_FLOOR, ADAPT_START, conn->writer.in_flight_max < ADAPT_CAP ? conn->writer.in_flight_max : ADAPT_CAP);
     if (link->pool != NULL) {
         conn->writer.counted = true;
         atomic_store_explicit(&link->node->version, conn->dialect.version, memory_order_relaxed);
@@ -251,6 +252,7 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
         atomic_store_explicit(&conn->stats, stats, memory_order_release);
         if (stats != NULL)
             cqr_count(&stats->connections, 1);
+        cqr_conn_publish(conn);
         if (before == 0) {
             /* release: pairs with the acquire in cqr_prepare_ahead */
             atomic_fetch_add_explicit(&link->node->arrivals, 1, memory_order_release);

@@ -9,6 +9,7 @@
 
 #include "driver/agreement.h"
 #include "driver/execution.h"
+#include "driver/job.h"
 #include "driver/lane.h"
 #include "driver/node_stats.h"
 #include "driver/policy.h"
@@ -414,6 +415,15 @@ void cqr_op_try_again(struct lane *lane, struct op *op)
         try_again(lane, op, delay);
 }
 
+/* Does the node say, or show, that it has more to do than it can? */
+static bool is_too_much(const struct op *op, cqlring_status status, const struct error_body *server)
+{
+    if (server == NULL)
+        return status == CQLRING_TIMEOUT && op->phase != CQLRING_NOT_SENT;
+    const struct dialect *dialect = &op->conn->dialect;
+    return server->code == ERROR_OVERLOADED || ((dialect->extensions & EXT_RATE_LIMIT) != 0 && server->code == dialect->rate_limit_code);
+}
+
 static void attempt_failed(struct lane *lane, struct op *op, cqlring_status status, struct failure *failure)
 {
     const struct error_body *server = failure->has_body ? &failure->body : NULL;
@@ -432,6 +442,8 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
     enum retry_decision decision = cancelled || cqr_op_is_own(op) || lane->stopping ? RETRY_NO : cqr_retry_decide(&outcome);
     if (server != NULL && server->code == ERROR_OVERLOADED)
         cqr_node_rest(lane, op->conn);
+    if (op->state == OP_IN_FLIGHT && is_too_much(op, status, server))
+        cqr_adapt_shed(&op->conn->writer.adapt, lane->now_us);
     struct retry_answer answer = {.decision = decision};
     if (!cancelled && !cqr_op_is_own(op) && !lane->stopping)
         answer = cqr_retry_ask(op, &outcome, failure, decision);
@@ -463,6 +475,7 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
     op->reprepares = 0; /* the bound is one try's: a row that is tried until its deadline may meet a node that has forgotten again */
     if (op->phase != CQLRING_NOT_SENT) {
         op->tries++;
+        cqr_job_row_retried(op);
         op->same = decision == RETRY_SAME;
         if (op->node != NULL && !op->same)
             op->tried |= UINT64_C(1) << (op->node->index & 63);
@@ -561,6 +574,8 @@ void cqr_op_timer(struct lane *lane, struct op *op)
             op->maybe_applied = true;
         if (was_in_flight)
             cqr_node_stats_error(conn, CQLRING_TIMEOUT, 0);
+        if (was_in_flight && is_too_much(op, CQLRING_TIMEOUT, NULL))
+            cqr_adapt_shed(&conn->writer.adapt, lane->now_us);
         cqr_op_settle(lane, op, CQLRING_TIMEOUT, failure);
     } else {
         attempt_failed(lane, op, CQLRING_TIMEOUT, failure);

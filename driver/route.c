@@ -64,9 +64,10 @@ static inline const struct route_slot *slot_of(struct pool *pool, const struct s
     return slot->version == version ? slot : slot_make(pool, slot, version);
 }
 
-static bool within(const struct route_limit *limit, const struct pool_link *link)
+/* May the job have another row on this connection? */
+static bool within(const struct route_limit *limit, const struct pool_link *link, struct conn *conn)
 {
-    return limit == NULL || link->node->index >= limit->node_count || limit->on_node[link->node->index] < limit->max;
+    return cqr_limit_on_node(limit, link) && cqr_limit_window(limit, conn);
 }
 
 static bool was_tried(const struct op *op, const struct pool_link *link)
@@ -154,16 +155,21 @@ static inline __attribute__((always_inline)) struct conn *best_replica(const str
         if (conn == NULL)
             continue;
         able++;
+        if (limit != NULL && !cqr_limit_window(limit, conn)) { /* it is waited for, or another replica takes it */
+            if (conditional)
+                break;
+            continue;
+        }
         only = conn;
         if (conditional) { /* the first of the replicas in their order: contention stays in one place */
             best = conn;
             break;
         }
-        if (within(limit, link) && (best == NULL || conn->writer.in_flight < best->writer.in_flight))
+        if (cqr_limit_on_node(limit, link) && (best == NULL || conn->writer.in_flight < best->writer.in_flight))
             best = conn;
     }
     *live = able;
-    /* the limit is for when other replicas live (decision 30): an only one takes all that is its own */
+    /* the limit by node is for when other replicas live (decision 30): an only one takes all that is its own */
     return best == NULL && able == 1 ? only : best;
 }
 
@@ -189,8 +195,8 @@ static __attribute__((noinline)) struct conn *quicker(struct lane *lane, const s
     for (uint32_t i = 0; i < places->count; i++) {
         uint32_t index = places->nodes != NULL ? places->nodes[i] : places->tablet->replicas[i].node;
         struct pool_link *link = index < pool->link_count ? pool->links[index] : NULL;
-        struct conn *conn = link != NULL && within(limit, link) ? may_take(lane, places, op, link, true) : NULL;
-        if (conn != NULL && !is_slow(lane, conn) && (best == NULL || conn->writer.in_flight < best->writer.in_flight))
+        struct conn *conn = link != NULL ? may_take(lane, places, op, link, true) : NULL;
+        if (conn != NULL && within(limit, link, conn) && !is_slow(lane, conn) && (best == NULL || conn->writer.in_flight < best->writer.in_flight))
             best = conn;
     }
     return best != NULL ? best : slow;
@@ -218,8 +224,8 @@ static __attribute__((noinline)) struct conn *any_node(const struct lane *lane, 
     uint32_t start = pool->turn++;
     for (uint32_t i = 0; i < pool->link_count; i++) {
         struct pool_link *link = pool->links[(start + i) % pool->link_count];
-        struct conn *conn = link != NULL && within(limit, link) ? may_take(lane, &nowhere, op, link, true) : NULL;
-        if (conn != NULL && (best == NULL || conn->writer.in_flight < best->writer.in_flight))
+        struct conn *conn = link != NULL ? may_take(lane, &nowhere, op, link, true) : NULL;
+        if (conn != NULL && within(limit, link, conn) && (best == NULL || conn->writer.in_flight < best->writer.in_flight))
             best = conn;
     }
     if (best != NULL || op->other_only)
@@ -234,11 +240,11 @@ static __attribute__((noinline)) struct conn *any_node(const struct lane *lane, 
         return NULL;
     for (uint32_t i = 0; i < pool->link_count; i++) {
         struct pool_link *link = pool->links[(start + i) % pool->link_count];
-        if (link == NULL || !link->up || link->remote || !within(limit, link))
+        if (link == NULL || !link->up || link->remote)
             continue;
         struct conn *conn = link->shards != NULL ? pick(lane, places, op, link) : NULL;
         conn = conn != NULL ? conn : link->conn;
-        if (cqr_writer_has_room(conn) && (best == NULL || conn->writer.in_flight < best->writer.in_flight))
+        if (cqr_writer_has_room(conn) && within(limit, link, conn) && (best == NULL || conn->writer.in_flight < best->writer.in_flight))
             best = conn;
     }
     return best;
@@ -287,8 +293,8 @@ static __attribute__((noinline)) bool wanted(struct lane *lane, struct pool *poo
     uint32_t common = op->body != NULL ? op->body->common : 0;
     if (common != 0 && common <= pool->link_count && pool->cluster->policy.plan == NULL) {
         struct pool_link *link = pool->links[common - 1];
-        *conn = link != NULL && within(limit, link) ? may_take(lane, &places, op, link, true) : NULL;
-        if (*conn != NULL)
+        *conn = link != NULL ? may_take(lane, &places, op, link, true) : NULL;
+        if (*conn != NULL && within(limit, link, *conn))
             return true;
     }
     if (!pool->routes_by_policy)

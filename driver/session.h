@@ -251,12 +251,23 @@ static inline void cqr_pool_only_set(struct pool *pool) /* links or their shards
 }
 
 /* route.c, submitter: the connection that should take this op now. NULL: none can; *any_up tells whether one exists at all,
-   *hope whether one may come soon (connecting). on_node, when given, is a job's count by node index with its limit. */
+   *hope whether one may come soon (connecting). limit, when given, is a job's: its count by node index with a maximum, and whether
+   the connections' adaptive windows hold for it. */
 struct route_limit {
     uint32_t *on_node;
     uint32_t node_count;
     uint32_t max;
+    bool adaptive;
+    uint32_t retrying;              /* rows that are tried again: as good as under way */
 };
+static inline bool cqr_limit_on_node(const struct route_limit *limit, const struct pool_link *link)
+{
+    return limit == NULL || link->node->index >= limit->node_count || limit->on_node[link->node->index] < limit->max;
+}
+static inline bool cqr_limit_window(const struct route_limit *limit, struct conn *conn)
+{
+    return limit == NULL || !limit->adaptive || cqr_adapt_room(&conn->writer.adapt, conn->writer.in_flight + limit->retrying);
+}
 struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limit *limit, bool *any_up, bool *hope);
 /* Of a sharded node that is up: the connection for this op, by its shard. NULL: none takes it now. */
 struct conn *cqr_route_shard(const struct lane *lane, const struct op *op, const struct pool_link *link);

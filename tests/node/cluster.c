@@ -192,6 +192,7 @@ void node_cluster_stop(struct node_cluster *cluster)
     for (uint32_t i = 0; i < cluster->options.nodes; ++i) {
         node_free(cluster->nodes[i].seen);
         node_free(cluster->nodes[i].seen_any);
+        node_line_fini(&cluster->nodes[i].line);
     }
     node_free(cluster->nodes);
     node_free(cluster->values);

@@ -23,6 +23,13 @@ struct fault {
     uint64_t matched, hits;
 };
 
+struct node_line {
+    struct node_service service;
+    int64_t *free_us; /* when each server is free again; NULL: nothing takes time */
+    int64_t *begins_us; /* of those in line, a ring */
+    uint32_t head, waiting, capacity;
+};
+
 struct node_state {
     struct node_counters counters;
     struct node_seen *seen; /* the last request by opcode; [31]: of unknown ones */
@@ -31,6 +38,7 @@ struct node_state {
     bool silent;
     uint32_t delay_us, jitter_us;
     uint32_t next_shard;
+    struct node_line line;
 };
 
 struct pending_event {
@@ -87,6 +95,7 @@ struct held {
 struct strike {
     const struct fault *fault; /* NULL: nothing */
     const struct fault *payload, *warnings, *tracing, *event, *late;
+    int64_t service_us; /* of the node's line */
 };
 
 struct node_conn {
@@ -187,6 +196,10 @@ bool node_fault_refuses(const struct node_cluster *cluster, uint32_t node);
 void node_put_error(struct out *out, const struct dialect *dialect, const struct node_fault *plan,
                     uint16_t consistency, cqlring_bytes id);
 void node_faults_free(struct node_cluster *cluster);
+
+/* service.c: how long a statement that has come now takes, its wait included; false: the line is full. */
+bool node_line_take(struct node_cluster *cluster, uint32_t node, int64_t *took_us);
+void node_line_fini(struct node_line *line);
 
 /* server.c */
 struct node_server *node_server_start(struct node_cluster *cluster, char *message,

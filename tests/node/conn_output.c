@@ -197,6 +197,7 @@ static void deliver_plain(struct node_conn *conn, const struct strike *strike)
         delay = (int64_t)node->delay_us - (int64_t)node->jitter_us +
                 (int64_t)(node_random(&conn->cluster->random) % (uint64_t)span);
     }
+    delay += strike->service_us;
     if (strike->late != NULL)
         delay += strike->late->plan.delay_us;
     if (delay > 0)

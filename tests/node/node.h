@@ -252,6 +252,16 @@ void node_set_trickle(struct node_cluster *cluster, uint32_t replies);
 void node_set_delay(struct node_cluster *cluster, uint32_t node, uint32_t delay_us,
                     uint32_t jitter_us);
 
+/* How a node (or NODE_ALL) works from now on: on `servers` statements at a time, the others wait in line; with `waiting_max`
+   in it (0: any number) further ones are refused with OVERLOADED. Each takes service_us, or that on average, its times
+   scattered exponentially. NULL: at once, as ever. */
+struct node_service {
+    uint32_t servers, service_us, waiting_max;
+    bool exponential;
+};
+void node_set_service(struct node_cluster *cluster, uint32_t node,
+                      const struct node_service *service);
+
 /* Closes listener and connections. tell: DOWN events from the others. */
 void node_down(struct node_cluster *cluster, uint32_t node, bool tell);
 /* Listens again, without the prepared statements it knew. */

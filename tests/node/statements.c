@@ -495,6 +495,14 @@ void node_handle_statement(struct node_conn *conn, struct hand *hand)
     const struct request *request = &hand->request;
     struct node_seen *seen = node_seen_begin(conn, hand);
     struct node_prepared *prepared = NULL;
+    int64_t service_us;
+    if (!node_line_take(cluster, conn->node, &service_us)) {
+        static const struct node_fault overloaded = {.code = ERROR_OVERLOADED};
+        node_seen_end(conn, seen);
+        node_reply_planned_error(conn, hand, &overloaded, request->params.consistency);
+        return;
+    }
+    hand->strike.service_us = service_us;
     if (hand->opcode == OPCODE_EXECUTE) {
         prepared = node_prepared_find(&cluster->engine, request->id);
         if (!knows(conn, prepared))
@@ -536,6 +544,7 @@ void node_handle_statement(struct node_conn *conn, struct hand *hand)
         work.statement = node_understand(&work.query, request->text, &work.arena);
     if (cluster->faults != NULL)
         hand->strike = node_fault_pick(conn, seen, work.statement);
+    hand->strike.service_us = service_us;
     run_and_reply(conn, hand, &work);
     node_arena_fini(&work.arena);
     node_arena_reset(&conn->arena);

@@ -8,7 +8,7 @@
 #include "serialize/buf.h"
 #include "store.h"
 
-enum { WINDOW = 256 };
+enum { WINDOW = 2048 }; /* the cap of a job without one */
 
 static uint32_t window_of(const struct job_run *run)
 {

@@ -153,8 +153,8 @@ static struct figures simulate(const struct model *model, uint32_t fixed, double
             }
             break;
         case ANSWERED:
+            cqr_adapt_answer(&adapt, (uint32_t)(now - event.sent), in_flight, (int64_t)now);
             in_flight--;
-            cqr_adapt_answer(&adapt, (int64_t)(now - event.sent), (int64_t)now);
             if (now >= from && counted < TIMES_MAX) {
                 times[counted++] = now - event.sent;
                 limits += adapt.limit;
@@ -254,7 +254,7 @@ START_TEST(what_something_else_limits_says_nothing)
     cqr_adapt_init(&adapt, ADAPT_FLOOR, ADAPT_START, ADAPT_CAP);
     for (int64_t i = 0; i < 100000; i++) {
         bool room = cqr_adapt_room(&adapt, ADAPT_START / 2);
-        cqr_adapt_answer(&adapt, 100 + i / 100, i * 50);
+        cqr_adapt_answer(&adapt, (uint32_t)(100 + i / 100), ADAPT_START / 2, i * 50);
         if (!room || adapt.limit != ADAPT_START)
             ck_abort_msg("after %lld answers: %u", (long long)i, adapt.limit);
     }
@@ -275,9 +275,9 @@ START_TEST(it_stays_between_floor_and_cap_whatever_comes)
             if (dice < 0.01)
                 cqr_adapt_shed(&adapt, now);
             else if (dice < 0.02)
-                cqr_adapt_answer(&adapt, dice < 0.011 ? INT64_MIN : dice < 0.013 ? INT64_MAX : 0, now);
+                cqr_adapt_answer(&adapt, dice < 0.013 ? UINT32_MAX : 0, dice < 0.015 ? UINT32_MAX : 0, dice < 0.011 ? INT64_MAX : now);
             else
-                cqr_adapt_answer(&adapt, (int64_t)(uniform(&random) * 1e3 * (1 + round)), now);
+                cqr_adapt_answer(&adapt, (uint32_t)(uniform(&random) * 1e3 * (1 + round)), (uint32_t)(uniform(&random) * 3000), now);
             (void)cqr_adapt_room(&adapt, adapt.limit);
             if (adapt.limit < low || adapt.limit > cap)
                 ck_abort_msg("limit %u, from %u to %u", adapt.limit, low, cap);
