@@ -282,6 +282,28 @@ START_TEST(reconnects_back_off_from_50_ms_to_10_s)
 }
 END_TEST
 
+/* Short as their lives are, they answered: the node is well. Back-offs that grow would let rows wait for nothing. */
+START_TEST(connections_that_answered_come_back_after_the_shortest_wait_however_often_they_are_lost)
+{
+    begin(1);
+    up();
+    cqlring_job_options options = {
+        .struct_size = sizeof options, .window = 64, .rows_per_s = 1000, .execution = &idempotent};
+    cqlring_future *future = job_begin(6000, &options);
+    for (int i = 0; i < 20; i++) {
+        stage_run_for(&stage, 200000);
+        network_crash(0, 1000);
+        stage_run_for(&stage, 1000);
+        uint64_t before = job.done;
+        stage_run_for(&stage, 70000); /* 50 ms + 15 %, and the way there and back */
+        ck_assert_msg(job.done > before, "after loss %d nothing came back", i + 1);
+    }
+    job_finish(future);
+    ck_assert_uint_eq(job.failed, 0);
+    down();
+}
+END_TEST
+
 START_TEST(a_silent_node_is_suspect_after_2_s_and_trusted_at_its_first_byte)
 {
     begin(2);
@@ -448,6 +470,8 @@ int main(void)
     tcase_add_test(tcase, a_request_times_out_at_its_time_and_not_before);
     tcase_add_test(tcase, an_attempt_times_out_and_another_node_answers);
     tcase_add_test(tcase, reconnects_back_off_from_50_ms_to_10_s);
+    tcase_add_test(tcase,
+                   connections_that_answered_come_back_after_the_shortest_wait_however_often_they_are_lost);
     tcase_add_test(tcase, a_silent_node_is_suspect_after_2_s_and_trusted_at_its_first_byte);
     tcase_add_test(tcase, half_of_the_window_waits_on_a_frozen_node_and_the_rest_goes_on);
     tcase_add_test(tcase,
