@@ -265,6 +265,8 @@ uint32_t storm_faults(struct proxy_fault faults[PROXY_KINDS], uint64_t rows)
         faults[count].after = rows / 40 * (uint64_t)kind;
         if (faults[count].times == 0)
             faults[count].times = 3;
+        if (kind == PROXY_HALF_OPEN) /* 2 s until it is suspect, 5 s until it is given up: a second one might outlast a row's 12 s */
+            faults[count].times = 1;
         count++;
     }
     for (int i = 0; i < FREQUENT; i++)
