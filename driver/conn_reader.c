@@ -452,8 +452,12 @@ static void envelopes_take(struct conn *conn, struct block *block, uint32_t at, 
         struct frame_header header;
         switch (cqr_frame_cut(block->data + at, end - at, frame_max(conn), &header)) {
         case FRAME_BAD:
-            refuse_large(conn, &header);
-            return;
+            if (header.body_size <= end - at - PROTO_HEADER_SIZE) {
+                refuse_large(conn, &header);
+                return;
+            }
+            /* It is not large, its length is not true. */
+            /* fall through */
         case FRAME_PARTIAL:
             cqr_reader_fail(conn, CQLRING_PROTOCOL, "%s sent a self-contained segment that ends inside an envelope", conn->text);
             return;

@@ -22,13 +22,16 @@
      READ_FAILURE, WRITE_FAILURE                 no                  no               it would fail again
      UNPREPARED                                  same, then next     the same         nothing was executed
      over a rate limit (Scylla)                  no                  no               it is the partition's, not the node's
+     an answer that cannot be read             no                  no
      all others: the request is wrong, or the code is unknown (RT-07)   no            no
 
    "Next" ends by itself when every node has been tried.
 
    Rows of jobs that are marked idempotent: whatever may pass is tried again. "Next" is then the same node where there is
-   no other, and only the row's deadline ends it. A row over a rate limit is tried again on the same node, by itself when it is
+   no other, and only the row's deadline ends it (answers that cannot be read: five tries). A row over a rate limit is tried again on the same node, by itself when it is
    idempotent, and in any case when the coordinator did not let it in. */
+
+enum { UNREADABLE_TRIES = 5 };
 
 static enum retry_decision once(const struct attempt_outcome *outcome, enum retry_decision decision)
 {
@@ -88,9 +91,12 @@ enum retry_decision cqr_retry_decide(const struct attempt_outcome *outcome)
     }
     if (outcome->phase == CQLRING_NOT_SENT) /* no try at all, so neither idempotence nor the switch counts */
         return RETRY_NEXT;
-    /* An answer that cannot be read will not be readable the next time. */
-    if (!outcome->retry_enabled || !outcome->idempotent || outcome->phase == CQLRING_ANSWERED)
+    if (!outcome->retry_enabled || !outcome->idempotent)
         return RETRY_NO;
+    /* An answer that cannot be read was damaged on its way, or it is what we cannot read: then the next one will be the same,
+       and each of them costs a connection. */
+    if (outcome->phase == CQLRING_ANSWERED)
+        return outcome->patient && outcome->tries < UNREADABLE_TRIES ? RETRY_NEXT : RETRY_NO;
     return RETRY_NEXT;
 }
 

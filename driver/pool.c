@@ -16,7 +16,6 @@
 #include "driver/session.h"
 #include "driver/shards.h"
 
-enum { STABLE_US = 1000000 }; /* a connection that lived shorter counts as a failed connect (RC-24) */
 
 /* ---- links ---- */
 
@@ -48,6 +47,12 @@ static void probe(struct lane *lane, struct conn *conn, int64_t timeout_us)
 static struct pool *pool_of(const struct conn *conn) /* NULL: the control connection, or one that is given up */
 {
     return conn->home != NULL ? conn->home->pool : NULL;
+}
+
+bool cqr_conn_was_useless(const struct lane *lane, const struct conn *conn)
+{
+    const struct conn_writer *writer = &conn->writer;
+    return lane->now_us - writer->up_since_us < CONN_STABLE_US && !writer->replaced && writer->received_us <= writer->up_since_us;
 }
 
 static void suspect(struct lane *lane, struct conn *conn)
@@ -343,8 +348,10 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
     if (!was_up && (conn->version_next != 0 || conn->again)) {
         cqr_link_connect(lane, link);
     } else {
-        if (link_was_up && (lane->now_us - link->up_since_us >= STABLE_US || conn->writer.replaced))
+        if (link_was_up && (conn->writer.replaced || lane->now_us - link->up_since_us >= CONN_STABLE_US))
             link->attempts = 0; /* replaced: by ourselves, the node is not to blame */
+        else if (link_was_up && !cqr_conn_was_useless(lane, conn))
+            link->attempts = 1; /* it lived shortly, but answered: the shortest wait, however often it happens */
         else
             link->attempts++;
         if (!link_was_up)

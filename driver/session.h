@@ -230,6 +230,9 @@ void cqr_pool_wait(struct pool *pool, struct session_opening *opening); /* cqr_s
 void cqr_pool_node_hint(struct pool *pool, struct cqlring_node *node, bool up); /* STATUS_CHANGE: try at once, or probe */
 void cqr_link_up(struct lane *lane, struct conn *conn);   /* COMPLETION_UP */
 void cqr_link_down(struct lane *lane, struct conn *conn); /* COMPLETION_DOWN, after the slots were settled */
+/* A connection that lived shorter, and answered nothing while it was up, counts as a failed connect (RC-24). */
+enum { CONN_STABLE_US = 1000000 };
+bool cqr_conn_was_useless(const struct lane *lane, const struct conn *conn);
 void cqr_conn_trust(struct lane *lane, struct conn *conn);  /* heard from a suspect: no longer one */
 /* Why no link is up; target: why the link to this node is not (NULL: any). */
 void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, const struct cqlring_node *target, char *text, size_t size);

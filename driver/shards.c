@@ -16,7 +16,6 @@ enum {
     UNREACHABLE_PAUSE_S = 60,  /* … or to nobody */
     TRIAL_PAUSE_S = 60,        /* shards that trials did not find: looked for again then */
     LOCAL_PORTS_PAUSE_S = 10,
-    STABLE_US = 1000000,
     POOL_BUSY_US = 20000,
     FREER_PERCENT = 20         /* by so much of the limit another shard's connection is less busy */
 };
@@ -357,7 +356,7 @@ void cqr_shards_down(struct lane *lane, struct pool_link *link, struct conn *con
     }
     if (table_remove(set, conn)) {
         said_lost(lane, link, conn, why);
-        refill_later(lane, set, lane->now_us - conn->writer.up_since_us < STABLE_US && !conn->writer.replaced);
+        refill_later(lane, set, cqr_conn_was_useless(lane, conn));
     } else {
         array_remove(set->spares, &set->spare_count, conn);
     }
@@ -380,7 +379,7 @@ bool cqr_shards_replace(struct lane *lane, struct pool_link *link, struct conn *
     const char *why = cqr_conn_writer_knows(conn) ? conn->writer.shut_text : conn->down_text;
     said_lost(lane, link, conn, why);
     link->up_since_us = next->writer.up_since_us;
-    refill_later(lane, set, lane->now_us - conn->writer.up_since_us < STABLE_US && !conn->writer.replaced);
+    refill_later(lane, set, cqr_conn_was_useless(lane, conn));
     lane->waiting_retry = true;
     return true;
 }

@@ -282,6 +282,73 @@ START_TEST(reconnects_back_off_from_50_ms_to_10_s)
 }
 END_TEST
 
+/* Short as their lives are, they answered: the node is well. Back-offs that grow would let rows wait for nothing. */
+START_TEST(connections_that_answered_come_back_after_the_shortest_wait_however_often_they_are_lost)
+{
+    begin(1);
+    up();
+    cqlring_job_options options = {
+        .struct_size = sizeof options, .window = 64, .rows_per_s = 1000, .execution = &idempotent};
+    cqlring_future *future = job_begin(6000, &options);
+    for (int i = 0; i < 20; i++) {
+        stage_run_for(&stage, 200000);
+        network_crash(0, 1000);
+        stage_run_for(&stage, 1000);
+        uint64_t before = job.done;
+        stage_run_for(&stage, 70000); /* 50 ms + 15 %, and the way there and back */
+        ck_assert_msg(job.done > before, "after loss %d nothing came back", i + 1);
+    }
+    job_finish(future);
+    ck_assert_uint_eq(job.failed, 0);
+    down();
+}
+END_TEST
+
+/* Rows come at a steady rate and the window never fills: so at any moment there is room, and whenever a connection is up
+   something must go out, whatever has just gone wrong; rows that wait for their next try do not hold up others. */
+START_TEST(no_moment_passes_with_room_and_a_connection_and_nothing_issued)
+{
+    enum { ROUNDS = 60, SLICE_US = 20000, SLICES = 30 };
+    begin(3);
+    stage_options.replication = 3;
+    up();
+    cqlring_job_options options = {
+        .struct_size = sizeof options, .window = 8192, .rows_per_s = 1000, .execution = &idempotent};
+    cqlring_future *future = job_begin(ROUNDS * 1000, &options);
+    char message[200];
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        uint32_t node = round / 6 % 3;
+        bool all_lost = false;
+        switch (round % 6) {
+        case 0: network_crash(node, 1000 + 5000 * round); break;
+        case 1: network_freeze(node, 300000); break;
+        case 2: (void)network_half_open(node); break;
+        case 3:
+            ck_assert_uint_ne(node_fault_parse(stage.nodes, "error:code=0x1001,every=2,times=200,opcode=EXECUTE", message, sizeof message), 0);
+            break;
+        case 4: node_forget_prepared(stage.nodes, NODE_ALL); break;
+        default:
+            for (uint32_t i = 0; i < 3; i++)
+                network_crash(i, 1000);
+            all_lost = true;
+        }
+        if (all_lost)
+            stage_run_for(&stage, 70000); /* 50 ms + 15 %, and startup */
+        for (int slice = 0; slice < SLICES && job.done < job.rows; slice++) {
+            uint64_t before = job.sent;
+            stage_run_for(&stage, SLICE_US);
+            ck_assert_msg(job.sent > before || job.given == job.rows, "round %u: nothing was issued in slice %d", round, slice);
+        }
+        node_fault_remove(stage.nodes, 0);
+        network_heal();
+        stage_run_for(&stage, 200000);
+    }
+    job_finish(future);
+    ck_assert_uint_eq(job.failed, 0);
+    down();
+}
+END_TEST
+
 START_TEST(a_silent_node_is_suspect_after_2_s_and_trusted_at_its_first_byte)
 {
     begin(2);
@@ -448,6 +515,9 @@ int main(void)
     tcase_add_test(tcase, a_request_times_out_at_its_time_and_not_before);
     tcase_add_test(tcase, an_attempt_times_out_and_another_node_answers);
     tcase_add_test(tcase, reconnects_back_off_from_50_ms_to_10_s);
+    tcase_add_test(tcase,
+                   connections_that_answered_come_back_after_the_shortest_wait_however_often_they_are_lost);
+    tcase_add_test(tcase, no_moment_passes_with_room_and_a_connection_and_nothing_issued);
     tcase_add_test(tcase, a_silent_node_is_suspect_after_2_s_and_trusted_at_its_first_byte);
     tcase_add_test(tcase, half_of_the_window_waits_on_a_frozen_node_and_the_rest_goes_on);
     tcase_add_test(tcase,

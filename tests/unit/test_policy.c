@@ -177,10 +177,24 @@ START_TEST(what_cannot_get_better_is_never_retried)
             ck_assert_int_eq(cqr_retry_decide(&outcome), RETRY_NO);
         }
     }
+    struct attempt_outcome unknown = {
+        .status = CQLRING_SERVER, .phase = CQLRING_ANSWERED, .idempotent = true, .patient = true, .retry_enabled = true};
+    ck_assert_int_eq(cqr_retry_decide(&unknown), RETRY_NO); /* its ERROR could not be kept */
+}
+END_TEST
+
+START_TEST(an_answer_that_cannot_be_read_is_tried_five_times_again_by_idempotent_rows_alone)
+{
     struct attempt_outcome unreadable = {
         .status = CQLRING_PROTOCOL, .phase = CQLRING_ANSWERED, .idempotent = true, .patient = true, .retry_enabled = true};
+    for (; unreadable.tries < 5; ++unreadable.tries)
+        ck_assert_int_eq(cqr_retry_decide(&unreadable), RETRY_NEXT);
     ck_assert_int_eq(cqr_retry_decide(&unreadable), RETRY_NO);
-    unreadable.status = CQLRING_SERVER; /* its ERROR could not be kept */
+    unreadable.tries = 0;
+    unreadable.idempotent = false;
+    ck_assert_int_eq(cqr_retry_decide(&unreadable), RETRY_NO);
+    unreadable.idempotent = true;
+    unreadable.patient = false;
     ck_assert_int_eq(cqr_retry_decide(&unreadable), RETRY_NO);
 }
 END_TEST
@@ -317,6 +331,7 @@ int main(void)
     tcase_add_test(tests, what_was_not_sent_is_sent_again_idempotent_or_not);
     tcase_add_test(tests, what_was_sent_and_lost_is_retried_only_when_idempotent);
     tcase_add_test(tests, what_cannot_get_better_is_never_retried);
+    tcase_add_test(tests, an_answer_that_cannot_be_read_is_tried_five_times_again_by_idempotent_rows_alone);
     tcase_add_test(tests, write_may_have_been_applied_unless_it_cannot_have);
     tcase_add_test(tests, retry_backoff_doubles_from_10_ms_to_1_s_within_25_percent);
     tcase_add_test(tests, reconnect_delay_is_never_negative_or_above_the_cap_RC_09);
