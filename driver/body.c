@@ -120,6 +120,8 @@ static cqlring_status encoded_shape(const uint8_t *encoded, uint32_t size, struc
 static cqlring_status request_shape(const cqlring_request *request, const uint8_t *encoded, uint32_t encoded_size, struct shape *shape, cqlring_error *error)
 {
     bool has_cql = request->cql.data != NULL && request->cql.size > 0;
+    if (request->cql.data != NULL && request->cql.size == 0)
+        return cqr_error(error, CQLRING_INVALID, "cql is empty");
     if ((request->prepared != NULL) + has_cql + (request->batch != NULL) != 1)
         return cqr_error(error, CQLRING_INVALID, "a request has exactly one of prepared, cql and batch");
     if (request->batch != NULL && encoded != NULL)

@@ -216,7 +216,7 @@ typedef struct cqlring_retry_query {
 
 typedef struct cqlring_cluster_options {
     size_t struct_size;
-    const char *contact_points;   /* "host", "host:port", "[v6]:port", "/unix/path", comma separated; default 127.0.0.1 */
+    const char *contact_points;   /* "host", "host:port", "[v6]:port", "/unix/path", comma separated; NULL: 127.0.0.1 */
     int32_t port;                 /* where none is given, and for nodes that do not say theirs: default 9042 */
     const char *user, *password;  /* PLAIN; NULL: none */
     const cqlring_authenticator *authenticator; /* in place of them; copied. NULL: none */
@@ -611,7 +611,7 @@ typedef struct cqlring_queue_options {
 CQLRING_API cqlring_status cqlring_queue_open(const cqlring_queue_options *options, cqlring_queue **queue, cqlring_error *error);
 CQLRING_API uint32_t cqlring_queue_room(const cqlring_queue *queue);
 /* Takes requests in order until one does not fit; *accepted tells how many. OK also when accepted < count because the queue is
-   full; another status is that of the first request not taken. Many threads may submit. */
+   full; another status is that of the first request not taken. Their session is NULL or the queue's. Many threads may submit. */
 CQLRING_API cqlring_status cqlring_queue_submit(cqlring_queue *queue, const cqlring_request *requests, uint32_t count, uint32_t *accepted, cqlring_error *error);
 /* Room for size bytes into which the caller encodes [short n] and n [value]s in place: one copy less. It counts in capacity and
    bytes_max at once. Commit sends what is there, size bytes of it, as request (whose values are not looked at; no batch): number
@@ -623,8 +623,8 @@ CQLRING_API cqlring_status cqlring_queue_commit(cqlring_queue *queue, uint8_t *a
    the close, and *status (may be NULL) says which (OK, TIMEOUT, CLOSED); want 0 is 1, so an empty queue without a wait is
    TIMEOUT. One reaping thread at a time. They are the caller's: cqlring_completions_release. */
 CQLRING_API uint32_t cqlring_queue_reap(cqlring_queue *queue, cqlring_completion *completions, uint32_t capacity, uint32_t want, int64_t timeout_us, cqlring_status *status);
-/* Made and armed on the first call. When readable: reap until a reap returns fewer than capacity, which re-arms it. For ever
-   readable once closed. The queue's: do not close. −1 when none can be had. */
+/* Made and armed on the first call. When readable: reap until a reap returns fewer than capacity, which re-arms it; now and then
+   there is nothing. For ever readable once closed. The queue's: do not close. −1 when none can be had. */
 CQLRING_API int cqlring_queue_fd(cqlring_queue *queue);
 CQLRING_API uint64_t cqlring_queue_low_water(const cqlring_queue *queue);
 /* Requests with this tag are asked to end; each still gets its completion. CLOSED: the runtime is no more. Any thread. */
@@ -638,7 +638,7 @@ CQLRING_API void cqlring_queue_release(cqlring_queue *queue);
 
 CQLRING_API bool cqlring_future_ready(const cqlring_future *future);
 /* OK and what became of it, or TIMEOUT when timeout_us (0 no wait, −1 for ever) passed first. error is filled for both.
-   INVALID from a callback. In caller mode it runs the turns. */
+   From a callback INVALID, unless it is ready. In caller mode it runs the turns. */
 CQLRING_API cqlring_status cqlring_future_wait(cqlring_future *future, int64_t timeout_us, cqlring_error *error);
 /* One only: a second is refused with INVALID. On the submitter; inline when already ready. It holds a reference of
    its own until it has returned. */

@@ -112,8 +112,7 @@ void cqr_node_translate(struct cqlring_cluster *cluster, const struct cqlring_no
     uint32_t count = 0;
     struct address translated;
     cqlring_error error;
-    bool is_blank = text[strspn(text, " \t")] == '\0'; /* as contact points that would be the default */
-    cqlring_status status = is_blank ? CQLRING_INVALID : cqr_contact_points_parse(text, cluster->port, &points, &count, &error);
+    cqlring_status status = cqr_contact_points_parse(text, cluster->port, &points, &count, &error);
     if (status == CQLRING_OK && count == 1 && cqr_address_from_literal(&translated, points[0].host, points[0].port))
         *address = translated;
     else

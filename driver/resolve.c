@@ -93,8 +93,10 @@ static const char *parse_point(cqlring_bytes part, uint16_t port, struct contact
 
 cqlring_status cqr_contact_points_parse(const char *text, uint16_t port, struct contact_point **out, uint32_t *out_count, cqlring_error *error)
 {
-    if (text == NULL || trim(text, text + strlen(text)).size == 0)
+    if (text == NULL)
         text = "127.0.0.1";
+    if (trim(text, text + strlen(text)).size == 0) /* a variable that was not set, more likely than a wish for this machine */
+        return cqr_error(error, CQLRING_INVALID, "contact_points is empty: give hosts, or NULL for 127.0.0.1");
     size_t count = 1;
     for (const char *at = text; *at != '\0'; ++at)
         count += *at == ',';
