@@ -54,6 +54,7 @@ static void make_scylla(struct plan *plan)
 {
     struct stage_options *stage = &plan->stage;
     stage->node.shards = 1 + below(8);
+    stage->node.version_max = 4; /* no checksums: see make_fault */
     stage->node.tablets = percent(60);
     plan->shard_port = percent(50) ? NODE_SHARD_PORT_OPEN : (enum node_shard_port)below(5);
     stage->cluster.shard_connections = percent(80) ? CQLRING_DEFAULT : CQLRING_NO;
