@@ -155,7 +155,7 @@ static inline void done_add(struct job_part *part, struct op *op)
 
 /* With prefetch a page is delivered by an op of its own, in front of the row's, which asks for the next page at once: one page ahead,
    and none while the job holds more bytes than it may. NULL: the next page waits until this one is accepted. */
-static __attribute__((noinline)) struct op *page_split(struct lane *lane, struct job_part *part, struct op *op)
+static struct op *page_split(struct lane *lane, struct job_part *part, struct op *op)
 {
     struct op *page = op->split != SPLIT_NOT || part->bytes > part->job->bytes_max ? NULL : cqr_op_take(lane, false);
     if (page == NULL)
@@ -191,6 +191,19 @@ static __attribute__((noinline)) struct op *page_split(struct lane *lane, struct
     return page;
 }
 
+/* Apart, so that the plain row's way has nothing to keep. */
+static __attribute__((noinline)) void page_settled(struct lane *lane, struct job_part *part, struct op *op)
+{
+    struct op *page = op->plan->prefetch ? page_split(lane, part, op) : NULL;
+    if (!part->job->ordered)
+        done_add(part, page != NULL ? page : op);
+    if (page == NULL)
+        return;
+    page_next(lane, part, op);
+    if (op->state == OP_IN_FLIGHT)
+        cqr_writer_flush(op->conn); /* before the sink has this one: that is the point of it */
+}
+
 void cqr_job_row_settled(struct lane *lane, struct op *op)
 {
     struct job_part *part = op->owner;
@@ -210,14 +223,12 @@ void cqr_job_row_settled(struct lane *lane, struct op *op)
         accepted_add(part);
         return;
     }
-    struct op *page = op->may_continue && op->plan->prefetch ? page_split(lane, part, op) : NULL;
-    if (!job->ordered) /* else delivered from the list's head */
-        done_add(part, page != NULL ? page : op);
-    if (page == NULL)
+    if (op->may_continue) {
+        page_settled(lane, part, op);
         return;
-    page_next(lane, part, op);
-    if (op->state == OP_IN_FLIGHT)
-        cqr_writer_flush(op->conn); /* before the sink has this one: that is the point of it */
+    }
+    if (!job->ordered) /* else delivered from the list's head */
+        done_add(part, op);
 }
 
 void cqr_job_row_timed(struct lane *lane, struct op *op)
