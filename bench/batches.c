@@ -66,7 +66,8 @@ static void run(struct wide *wide, uint64_t rows)
     const cqlring_batch_by_partition batches = {.struct_size = sizeof batches};
     cqlring_source source = {.next = next, .context = wide};
     cqlring_sink sink = {.deliver = take, .context = wide};
-    cqlring_job_options how = {.struct_size = sizeof how, .window = wide->window, .batch_by_partition = wide->together != 0 ? &batches : NULL};
+    const cqlring_execution idempotent = {.struct_size = sizeof idempotent, .idempotent = CQLRING_YES}; /* a busy server's time-outs are tried again */
+    cqlring_job_options how = {.struct_size = sizeof how, .window = wide->window, .execution = &idempotent, .batch_by_partition = wide->together != 0 ? &batches : NULL};
     cqlring_future *future;
     cqlring_error error;
     wide->next = 0;

@@ -151,8 +151,15 @@ static void plan_row(struct lane *lane, struct job_part *part, uint32_t index)
     struct batch_slot *slot = partition_find(part, token, row);
     bool is_new = slot->generation != batches->partitions_generation;
     struct batch_group *group = is_new ? NULL : &batches->groups[slot->group];
-    if (group != NULL && !group->closed && group->count < job->batches->rows_max && group->bytes + bytes <= batches->bytes_max && group->timestamp_us == row->timestamp_us &&
-        (job->batches->distinct || !key_is_there(part, statement, row, token, slot->group))) {
+    bool fits = group != NULL && !group->closed && group->count < job->batches->rows_max && group->bytes + bytes <= batches->bytes_max &&
+                group->timestamp_us == row->timestamp_us;
+    if (fits && !job->batches->distinct) {
+        const cqlring_row *first = &part->rows[group->first];
+        if (group->count == 1) /* keys are looked at once there are two: most groups may never have them */
+            key_is_there(part, &job->batches->statements[first->statement], first, token, slot->group);
+        fits = !key_is_there(part, statement, row, token, slot->group);
+    }
+    if (fits) {
         batches->next[group->last] = (uint16_t)index;
         group->last = (uint16_t)index;
         group->count++;
@@ -161,8 +168,6 @@ static void plan_row(struct lane *lane, struct job_part *part, uint32_t index)
     }
     *slot = (struct batch_slot){.hash = (uint64_t)token, .generation = batches->partitions_generation,
                                 .group = (uint16_t)group_new(batches, index, bytes, row->timestamp_us)};
-    if (!job->batches->distinct)
-        key_is_there(part, statement, row, token, slot->group);
 }
 
 /* What was pulled, as far as there are ops: listed, and in groups. */
