@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Jobs without a window of their own on real sockets: that each connection has one, moves it, and shows it. How well it chooses is
-   for virtual time (tests/sim/test_window.c); here nothing depends on how fast this machine is. */
+   for virtual time (tests/sim/test_window.c); here what has to happen is awaited, however fast this machine is. */
 
 #include <stdio.h>
 #include <string.h>
@@ -48,6 +48,27 @@ static cqlring_summary run(struct flow *flow, const char *text, uint64_t count, 
     return summary;
 }
 
+/* A job without a window runs until the windows' sum is above this: in the end it is, however noisy the machine. */
+static uint32_t run_until_above(struct flow *flow, const char *text, uint32_t sum, bool keys_only)
+{
+    cqlring_prepared *statement = flow_prepare(flow, text);
+    struct flow_rows rows;
+    flow_rows_init(&rows, FLOW_ROWS_MAX, 16);
+    rows.keys_only = keys_only;
+    cqlring_job_options options = {.struct_size = sizeof options, .execution = &idempotent};
+    cqlring_future *job = flow_job(flow, statement, &rows, NULL, &options);
+    uint32_t now;
+    do
+        ck_assert_int_eq(cqlring_future_wait(job, 10000, NULL), CQLRING_TIMEOUT);
+    while ((now = windows(flow, NULL)) <= sum);
+    cqlring_future_cancel(job);
+    ck_assert_int_eq(cqlring_future_wait(job, -1, NULL), CQLRING_CANCELLED);
+    cqlring_future_release(job);
+    flow_rows_fini(&rows);
+    cqlring_prepared_release(statement);
+    return now;
+}
+
 /* Far away and quick: more is better, on any machine. */
 static void far_away(struct flow *flow)
 {
@@ -64,15 +85,11 @@ START_TEST(without_a_window_it_grows_and_an_explicit_one_stays_fixed)
     ck_assert_uint_eq(windows(&flow, NULL), ADAPT_START);
     run(&flow, FLOW_INSERT, 3000, 100, false);
     ck_assert_uint_eq(windows(&flow, NULL), ADAPT_START);
-    run(&flow, FLOW_INSERT, 20000, 0, false);
-    uint32_t grown = windows(&flow, NULL);
-    ck_assert_uint_gt(grown, ADAPT_START);
-    ck_assert_uint_le(grown, ADAPT_CAP);
-    ck_assert_int_eq(node_table_rows(flow.node, "ks.t"), 20000);
+    ck_assert_uint_le(run_until_above(&flow, FLOW_INSERT, ADAPT_START, false), ADAPT_CAP);
 
     struct metrics_text metrics; /* and that is what the metrics say */
     metrics_read(flow.runtime, &metrics);
-    ck_assert_double_eq(metrics_sum(&metrics, "cqlring_node_window", ""), grown);
+    ck_assert_double_eq(metrics_sum(&metrics, "cqlring_node_window", ""), windows(&flow, NULL));
     metrics_free(&metrics);
     flow_close(&flow);
 }
@@ -82,10 +99,9 @@ START_TEST(reads_grow_it_too)
 {
     struct flow flow;
     far_away(&flow);
-    run(&flow, FLOW_INSERT, 20000, 1000, false);
+    run(&flow, FLOW_INSERT, 5000, 1000, false);
     ck_assert_uint_eq(windows(&flow, NULL), ADAPT_START);
-    run(&flow, FLOW_SELECT, 20000, 0, true);
-    ck_assert_uint_gt(windows(&flow, NULL), ADAPT_START);
+    run_until_above(&flow, FLOW_SELECT, ADAPT_START, true);
     flow_close(&flow);
 }
 END_TEST
@@ -169,9 +185,8 @@ START_TEST(each_shard_has_its_own)
     uint32_t connections = 4 + 1; /* and the control connection */
     watch_for(&flow, has_connections, &connections);
     ck_assert_uint_eq(windows(&flow, NULL), 4 * ADAPT_START);
-    run(&flow, FLOW_INSERT, 20000, 0, false);
+    run_until_above(&flow, FLOW_INSERT, 4 * ADAPT_START, false);
     uint32_t largest, sum = windows(&flow, &largest);
-    ck_assert_uint_gt(sum, 4 * ADAPT_START);
     ck_assert_uint_lt(largest, sum);
     flow_close(&flow);
 }
