@@ -271,6 +271,7 @@ uint32_t storm_faults(struct proxy_fault faults[PROXY_KINDS], uint64_t rows)
     }
     for (int i = 0; i < FREQUENT; i++)
         faults[count++] = storm_fault(frequent[i], rows);
+    faults[count - FREQUENT].every = rows / 3; /* while statements are prepared again and again not much else goes on */
     return count;
 }
 
