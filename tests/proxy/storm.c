@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { CHUNK = 256, BLOB_SIZE = 40, LIMIT_US = 120000000, PREPARE_US = 20000000, IDLE_MAX_US = 10000000 };
+enum { CHUNK = 256, BLOB_SIZE = 40, LIMIT_US = 120000000, PREPARE_US = 20000000, ROW_US = 60000000, IDLE_MAX_US = 10000000 };
 enum { WRITTEN = 1, ACKNOWLEDGED = 2, FAILED = 4, TWICE = 8, READ = 16, WRONG = 32, UNMARKED = 64 };
 
 struct rows {
@@ -199,6 +199,7 @@ bool storm_run(struct storm *storm, char *message, size_t message_size)
     cqlring_summary summary = {0};
     cqlring_execution how = {.struct_size = sizeof how,
                              .idempotent = storm->idempotent ? CQLRING_YES : CQLRING_NO,
+                             .timeout_us = ROW_US, /* patience for slow machines; nothing here takes so long */
                              .attempt_timeout_us = storm->attempt_timeout_us};
     snprintf(cql, sizeof cql, "INSERT INTO %s (k, v) VALUES (?, ?)", storm->table);
     int64_t began = now_us();
@@ -238,7 +239,7 @@ struct proxy_fault storm_fault(enum proxy_kind kind, uint64_t rows)
         fault.every = rows / 200 + 7;
         fault.ms = 50;
         break;
-    case PROXY_UNPREPARED: fault.count = 300; break;
+    case PROXY_UNPREPARED: fault.count = (uint32_t)(rows / 60) + 1; break;
     case PROXY_REORDER:
         fault.every = 31;
         fault.count = 16;
@@ -271,6 +272,7 @@ uint32_t storm_faults(struct proxy_fault faults[PROXY_KINDS], uint64_t rows)
     }
     for (int i = 0; i < FREQUENT; i++)
         faults[count++] = storm_fault(frequent[i], rows);
+    faults[count - FREQUENT].every = rows / 3; /* while statements are prepared again and again not much else goes on */
     return count;
 }
 
