@@ -307,7 +307,7 @@ START_TEST(requests_that_cannot_be_are_refused_with_the_reason)
     } cases[] = {
         {{.session = flow.session}, "exactly one", CQLRING_INVALID},
         {{.session = NULL, .cql = text}, "session", CQLRING_INVALID},
-        {{.session = flow.session, .cql = {"", 0}}, "exactly one", CQLRING_INVALID},
+        {{.session = flow.session, .cql = {"", 0}}, "cql is empty", CQLRING_INVALID},
         {{.session = flow.session, .cql = text, .prepared = insert}, "exactly one", CQLRING_INVALID},
         {{.session = flow.session, .cql = text, .batch = &batch}, "exactly one", CQLRING_INVALID},
         {{.session = flow.session, .prepared = insert, .values = two, .value_count = 1}, "1 values given, the statement has 2", CQLRING_INVALID},

@@ -65,13 +65,14 @@ static void time_out(struct flow *flow, uint32_t count)
     }
 }
 
-/* Eight at a time, sixteen stream ids. Eight late answers leave enough of them; with the ninth the connection is replaced,
-   so there is never a moment without any. What comes meanwhile waits. */
+/* Eight at a time, and eight streams may wait for late answers; with the ninth the connection is replaced, so there is never a
+   moment without any. What comes meanwhile waits. */
 START_TEST(to_03_when_too_many_streams_wait_for_late_answers_one_request_more_waits_too)
 {
     struct flow flow;
     start(&flow, 1);
     flow.options.inflight_per_connection = 8;
+    flow.options.orphans_max = 8;
     flow_open(&flow);
     node_freeze(flow.node, 0, -1);
     time_out(&flow, 8);
