@@ -164,15 +164,17 @@ struct cqlring_session {
 };
 
 struct session_lane {
-    struct cqlring_session *session;
-    struct session_lane *next_listener; /* of its pool; sessions with a log */
-    struct log_limit log_limits[LOG_LIMITS];
     struct pool *pool;                  /* NULL: not open there, or closed */
     uint32_t open_ops;                  /* requests and job parts under way; a drain waits for 0 */
     bool closing;                       /* takes nothing new */
     bool aborted;                       /* the drain is over: what has not begun never will */
     struct latency *latency;            /* of answers, once a percentile is asked for; NULL: not yet */
+    struct cqlring_session *session;
+    struct session_lane *next_listener; /* of its pool; sessions with a log */
+    struct log_limit log_limits[LOG_LIMITS];
+    void *padding[5];                   /* found by a shift */
 };
+_Static_assert(sizeof(struct session_lane) == 128, "a power of two");
 
 struct cqlring_cluster *cqr_cluster_retain(struct cqlring_cluster *cluster);
 void cqr_cluster_release(struct cqlring_cluster *cluster);
