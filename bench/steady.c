@@ -4,18 +4,21 @@
    part, as plain numbers, for bench/counts and bench/run to divide and compare.
 
      steady [--work insert|select] [--shape job|queue|future|sync] [--rows N] [--warm N] [--window N]
-            [--sink-rows-per-s R] [--idle SECONDS]
+            [--sink-rows-per-s R] [--idle SECONDS] [--lanes N] [--submitters N]
             [--host H] [--port P] [--threads split|inline|caller] [--protocol 4|5] [--lz4] [--tls-ca FILE]
 
    Rows take next to nothing to make here (a key, the same blob), so nearly all that is counted is the library's.
    --shape               job: execute_concurrent (default). queue, future: the other two ways in, window requests under way;
                          sync: one at a time.
+   --lanes               a job has a source and a sink for each of them, each with the window, and the rows are shared out.
+   --submitters          queue, future, sync: so many threads of the application, which share out rows and window.
    --sink-rows-per-s     the job's sink takes no more than that: it answers LATER, and the application's own thread pokes
                          the job when it is ready for more.
    --idle                nothing at all for so long, after the rows; how often the library's threads ran meanwhile. */
 
 #include <dirent.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +78,8 @@ enum { HEAP_COUNTED = 0 };
 
 /* ---- what is asked for ---------------------------------------------------------------------------------------------- */
 
+enum { LANES_MAX = 16, SUBMITTERS_MAX = 64 };
+
 struct options {
     struct bench_server server;
     int work;  /* work_names */
@@ -83,6 +88,7 @@ struct options {
     uint32_t window;
     double sink_rows_per_s;
     int idle_s;
+    uint32_t submitters;
 };
 
 static const char *const work_names[] = {"insert", "select", NULL};
@@ -91,7 +97,7 @@ static const char *const shape_names[] = {"job", "queue", "future", "sync", NULL
 
 static const char help[] =
     "usage: steady [--work insert|select] [--shape job|queue|future|sync] [--rows N] [--warm N] [--window 1-32768]\n"
-    "  [--sink-rows-per-s R] [--idle SECONDS]\n" BENCH_SERVER_USAGE;
+    "  [--sink-rows-per-s R] [--idle SECONDS] [--submitters 1-64]\n" BENCH_SERVER_USAGE;
 
 static void options_parse(struct options *options, int argc, char **argv)
 {
@@ -103,22 +109,35 @@ static void options_parse(struct options *options, int argc, char **argv)
                                          BENCH_NUMBER_OPTION("--window", &options->window, 1, BENCH_WINDOW_MAX),
                                          BENCH_DECIMAL_OPTION("--sink-rows-per-s", &options->sink_rows_per_s, 0, INT32_MAX),
                                          BENCH_NUMBER_OPTION("--idle", &options->idle_s, 0, 86400),
+                                         BENCH_NUMBER_OPTION("--submitters", &options->submitters, 1, SUBMITTERS_MAX),
                                          {.name = NULL}};
     bench_options_parse("steady", help, table, argc, argv);
 }
+
+/* What one thread was told. */
+struct tally {
+    uint64_t errors, delivered, cell_bytes;
+};
 
 struct bench {
     struct bench_session on;
     struct options options;
     cqlring_prepared *statement;
-    uint64_t errors, delivered, cell_bytes;
+    struct tally all;
 };
 
-static void note(struct bench *bench, const cqlring_completion *completion)
+static void tally_add(struct tally *all, const struct tally *one)
 {
-    bench->delivered++;
+    all->errors += one->errors;
+    all->delivered += one->delivered;
+    all->cell_bytes += one->cell_bytes;
+}
+
+static void note(struct tally *tally, const cqlring_completion *completion)
+{
+    tally->delivered++;
     if (completion->status != CQLRING_OK) {
-        if (bench->errors++ == 0)
+        if (tally->errors++ == 0)
             fprintf(stderr, "the first error: %s\n", completion->error->message);
         return;
     }
@@ -128,7 +147,7 @@ static void note(struct bench *bench, const cqlring_completion *completion)
         if (columns > 0 && columns <= 16 &&
             cqlring_result_rows(completion->result, 0, cells, 16 / columns, &rows, NULL) == CQLRING_OK)
             for (uint32_t i = 0; i < rows * columns; i++)
-                bench->cell_bytes += cells[i].size > 0 ? (uint64_t)cells[i].size : 0;
+                tally->cell_bytes += cells[i].size > 0 ? (uint64_t)cells[i].size : 0;
     }
 }
 
@@ -141,18 +160,17 @@ struct feed {
     uint64_t keys[ROWS_AT_ONCE];
     cqlring_bytes cells[ROWS_AT_ONCE][2];
     uint8_t blob[BENCH_BLOB_SIZE];
-    struct bench *bench;
+    struct tally tally;
     _Atomic(int64_t) credit; /* rows that a slow sink may still take */
 };
 
-static struct feed *feed_make(struct bench *bench, uint64_t from, uint64_t rows)
+static struct feed *feed_make(uint64_t from, uint64_t rows)
 {
     struct feed *feed = calloc(1, sizeof *feed);
     if (feed == NULL)
         abort();
     feed->next = from;
     feed->end = from + rows;
-    feed->bench = bench;
     bench_blob(feed->blob);
     for (uint32_t i = 0; i < ROWS_AT_ONCE; i++) {
         feed->cells[i][0] = (cqlring_bytes){(const uint8_t *)&feed->keys[i], 8};
@@ -182,7 +200,7 @@ static cqlring_verdict take(const cqlring_completion *completions, uint32_t coun
 {
     struct feed *feed = context;
     for (uint32_t i = 0; i < count; i++)
-        note(feed->bench, &completions[i]);
+        note(&feed->tally, &completions[i]);
     return CQLRING_CONTINUE;
 }
 
@@ -215,27 +233,46 @@ static void dole_out(struct feed *feed, cqlring_future *future, double rows_per_
 static void job(struct bench *bench, uint64_t from, uint64_t rows)
 {
     const struct options *options = &bench->options;
-    struct feed *feed = feed_make(bench, from, rows);
+    uint32_t pairs = options->server.lanes > 1 ? options->server.lanes : 1;
     bool slow = options->sink_rows_per_s > 0;
-    cqlring_source source = {.next = feed_next, .context = feed};
-    cqlring_sink sink = {.deliver = slow ? take_slowly : take, .context = feed};
+    struct feed *feeds[LANES_MAX];
+    cqlring_source sources[LANES_MAX];
+    cqlring_sink sinks[LANES_MAX];
+    for (uint32_t i = 0; i < pairs; i++) {
+        uint64_t begin = rows * i / pairs, end = rows * (i + 1) / pairs;
+        feeds[i] = feed_make(from + begin, end - begin);
+        sources[i] = (cqlring_source){.next = feed_next, .context = feeds[i]};
+        sinks[i] = (cqlring_sink){.deliver = slow ? take_slowly : take, .context = feeds[i]};
+    }
     cqlring_execution execution = {.struct_size = sizeof execution, .idempotent = CQLRING_YES};
     cqlring_job_options how = {
         .struct_size = sizeof how, .window = options->window, .execution = &execution};
     cqlring_future *future;
     cqlring_error error;
-    if (cqlring_execute_concurrent(bench->on.session, &bench->statement, 1, &source, &sink, 1, &how,
+    if (cqlring_execute_concurrent(bench->on.session, &bench->statement, 1, sources, sinks, pairs, &how,
                                    &future, &error) != CQLRING_OK)
         bench_die("execute_concurrent", &error);
     if (slow)
-        dole_out(feed, future, options->sink_rows_per_s);
+        dole_out(feeds[0], future, options->sink_rows_per_s);
     if (cqlring_future_wait(future, -1, &error) != CQLRING_OK)
         bench_die("the job", &error);
     cqlring_future_release(future);
-    free(feed);
+    for (uint32_t i = 0; i < pairs; i++) {
+        tally_add(&bench->all, &feeds[i]->tally);
+        free(feeds[i]);
+    }
 }
 
 /* ---- the other ways in ---------------------------------------------------------------------------------------------- */
+
+/* One thread of the application, and its share. */
+struct submitter {
+    struct bench *bench;
+    uint64_t from, rows;
+    uint32_t window;
+    struct tally tally;
+    pthread_t thread;
+};
 
 static cqlring_request one(struct bench *bench, const cqlring_bytes cells[2], uint64_t tag)
 {
@@ -246,19 +283,21 @@ static cqlring_request one(struct bench *bench, const cqlring_bytes cells[2], ui
                              .tag = tag};
 }
 
-static void queue(struct bench *bench, uint64_t from, uint64_t rows)
+static void queue(struct submitter *submitter)
 {
+    struct bench *bench = submitter->bench;
+    uint64_t rows = submitter->rows;
     cqlring_queue_options how = {.struct_size = sizeof how,
                                  .session = bench->on.session,
-                                 .capacity = bench->options.window};
+                                 .capacity = submitter->window};
     cqlring_queue *queue;
     cqlring_error error;
     if (cqlring_queue_open(&how, &queue, &error) != CQLRING_OK)
         bench_die("queue_open", &error);
-    struct feed *feed = feed_make(bench, from, rows);
-    static cqlring_row made[ROWS_AT_ONCE];
-    static cqlring_request requests[ROWS_AT_ONCE];
-    static cqlring_completion completions[ROWS_AT_ONCE];
+    struct feed *feed = feed_make(submitter->from, rows);
+    cqlring_row made[ROWS_AT_ONCE];
+    cqlring_request requests[ROWS_AT_ONCE];
+    cqlring_completion completions[ROWS_AT_ONCE];
     uint64_t submitted = 0, reaped = 0;
     while (reaped < rows) {
         uint32_t room = cqlring_queue_room(queue);
@@ -277,9 +316,11 @@ static void queue(struct bench *bench, uint64_t from, uint64_t rows)
         if (accepted > 0 && cqlring_queue_room(queue) > 0 && submitted < rows)
             continue;
         cqlring_status status;
-        uint32_t got = cqlring_queue_reap(queue, completions, ROWS_AT_ONCE, 1, -1, &status);
+        uint64_t under_way = submitted - reaped; /* a quarter of the window at a time: as many sleeps as a batch is worth */
+        uint32_t want = submitter->window / 4 < under_way ? submitter->window / 4 : (uint32_t)under_way;
+        uint32_t got = cqlring_queue_reap(queue, completions, ROWS_AT_ONCE, want < ROWS_AT_ONCE ? want : ROWS_AT_ONCE, -1, &status);
         for (uint32_t i = 0; i < got; i++)
-            note(bench, &completions[i]);
+            note(&submitter->tally, &completions[i]);
         cqlring_completions_release(completions, got);
         reaped += got;
     }
@@ -288,9 +329,11 @@ static void queue(struct bench *bench, uint64_t from, uint64_t rows)
     cqlring_queue_release(queue);
 }
 
-static void futures(struct bench *bench, uint64_t from, uint64_t rows)
+static void futures(struct submitter *submitter)
 {
-    uint32_t window = bench->options.window;
+    struct bench *bench = submitter->bench;
+    uint64_t from = submitter->from, rows = submitter->rows;
+    uint32_t window = submitter->window;
     cqlring_future **pending = calloc(window, sizeof *pending);
     if (pending == NULL)
         abort();
@@ -301,7 +344,7 @@ static void futures(struct bench *bench, uint64_t from, uint64_t rows)
         cqlring_future **place = &pending[i % window];
         if (*place != NULL) {
             cqlring_future_wait(*place, -1, NULL);
-            note(bench, cqlring_future_completion(*place));
+            note(&submitter->tally, cqlring_future_completion(*place));
             cqlring_future_release(*place);
             *place = NULL;
         }
@@ -316,8 +359,10 @@ static void futures(struct bench *bench, uint64_t from, uint64_t rows)
     free(pending);
 }
 
-static void syncs(struct bench *bench, uint64_t from, uint64_t rows)
+static void syncs(struct submitter *submitter)
 {
+    struct bench *bench = submitter->bench;
+    uint64_t from = submitter->from, rows = submitter->rows;
     uint8_t blob[BENCH_BLOB_SIZE];
     bench_blob(blob);
     cqlring_error error;
@@ -326,9 +371,9 @@ static void syncs(struct bench *bench, uint64_t from, uint64_t rows)
         cqlring_bytes cells[2] = {{(const uint8_t *)&key, 8}, {blob, BENCH_BLOB_SIZE}};
         cqlring_request request = one(bench, cells, i);
         cqlring_result *result;
-        bench->delivered++;
+        submitter->tally.delivered++;
         if (cqlring_execute_sync(&request, &result, &error) != CQLRING_OK) {
-            if (bench->errors++ == 0)
+            if (submitter->tally.errors++ == 0)
                 fprintf(stderr, "the first error: %s\n", error.message);
             continue;
         }
@@ -336,13 +381,39 @@ static void syncs(struct bench *bench, uint64_t from, uint64_t rows)
     }
 }
 
+static void *submit(void *context)
+{
+    struct submitter *submitter = context;
+    switch (submitter->bench->options.shape) {
+    case SHAPE_QUEUE: queue(submitter); break;
+    case SHAPE_FUTURE: futures(submitter); break;
+    default: syncs(submitter); break;
+    }
+    return NULL;
+}
+
 static void run(struct bench *bench, uint64_t from, uint64_t rows)
 {
-    switch (bench->options.shape) {
-    case SHAPE_QUEUE: queue(bench, from, rows); break;
-    case SHAPE_FUTURE: futures(bench, from, rows); break;
-    case SHAPE_SYNC: syncs(bench, from, rows); break;
-    default: job(bench, from, rows); break;
+    const struct options *options = &bench->options;
+    if (options->shape == SHAPE_JOB) {
+        job(bench, from, rows);
+        return;
+    }
+    struct submitter submitters[SUBMITTERS_MAX];
+    uint32_t count = options->submitters;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t begin = rows * i / count, end = rows * (i + 1) / count;
+        uint32_t window = options->window / count;
+        submitters[i] = (struct submitter){.bench = bench, .from = from + begin, .rows = end - begin, .window = window > 0 ? window : 1};
+        if (count > 1 && pthread_create(&submitters[i].thread, NULL, submit, &submitters[i]) != 0)
+            abort();
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (count > 1)
+            pthread_join(submitters[i].thread, NULL);
+        else
+            submit(&submitters[i]);
+        tally_add(&bench->all, &submitters[i].tally);
     }
 }
 
@@ -373,7 +444,8 @@ int main(int argc, char **argv)
 {
     struct bench bench = {.options = {.server = {.host = "127.0.0.1", .port = 9042},
                                       .rows = 100000,
-                                      .window = 512}};
+                                      .window = 512,
+                                      .submitters = 1}};
     struct options *options = &bench.options;
     options_parse(options, argc, argv);
     if (options->server.tls_ca != NULL)
@@ -391,7 +463,7 @@ int main(int argc, char **argv)
     cqlring_stats a = {.struct_size = sizeof a}, b = {.struct_size = sizeof b};
     cqlring_runtime_stats(bench.on.runtime, &a);
     unsigned long long heap = atomic_load(&heap_calls);
-    bench.delivered = 0;
+    bench.all.delivered = 0;
     struct bench_usage usage = bench_usage_now();
     if (options->rows > 0)
         run(&bench, options->warm, options->rows);
@@ -417,7 +489,7 @@ int main(int argc, char **argv)
            work_names[options->work], shape_names[options->shape],
            bench_threads_names[options->server.threads],
            protocol, options->window, options->rows,
-           bench.delivered, bench.errors, bench.cell_bytes, usage.seconds, usage.user_s, usage.system_s,
+           bench.all.delivered, bench.all.errors, bench.all.cell_bytes, usage.seconds, usage.user_s, usage.system_s,
            usage.context_switches);
     if (HEAP_COUNTED)
         printf("\"heap_calls\": %llu, ", heap);
@@ -448,5 +520,5 @@ int main(int argc, char **argv)
     fflush(stdout);
     cqlring_prepared_release(bench.statement);
     bench_close(&bench.on);
-    return bench.errors == 0 && bench.delivered == options->rows ? 0 : 1;
+    return bench.all.errors == 0 && bench.all.delivered == options->rows ? 0 : 1;
 }

@@ -494,7 +494,6 @@ static uint32_t children_encode(struct job_part *part, const struct batch_group 
 static void group_issued(struct job_part *part, struct batch_group *group, struct batch_carrier *carrier, uint32_t count)
 {
     struct batch_rows *batches = part->batches;
-    struct job *job = part->job;
     struct op **link = &carrier->rows;
     uint64_t size = 0;
     uint32_t index = group->first;
@@ -515,7 +514,7 @@ static void group_issued(struct job_part *part, struct batch_group *group, struc
         part->row_tokens -= count;
         part->byte_tokens -= (double)size;
     }
-    atomic_store_explicit(&job->bytes_sent, atomic_load_explicit(&job->bytes_sent, memory_order_relaxed) + size, memory_order_relaxed);
+    cqr_count(&part->bytes_sent, size);
     group_take(batches, group, count);
 }
 

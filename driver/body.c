@@ -3,6 +3,7 @@
 /* What a single request carries: checked, copied out of the application's memory and encoded, once, on the calling thread. */
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,12 +59,17 @@ static uint64_t values_size(const cqlring_bytes *values, uint32_t count)
     return size;
 }
 
+enum { CELLS_FEW = 32 };
+
 struct shape {
     struct statement_version *version; /* EXECUTE: what the cells were checked against */
+    const cqlring_bytes *cells;        /* EXECUTE: the request's, or what was found encoded */
+    cqlring_bytes *many;               /* own memory */
     uint8_t opcode;
     bool is_read;
     uint64_t values_size;
     uint32_t prepared_count;
+    cqlring_bytes few[CELLS_FEW];      /* last: not cleared */
 };
 
 static cqlring_status batch_shape(const cqlring_batch *batch, const struct cqlring_cluster *cluster, struct shape *shape, cqlring_error *error)
@@ -92,11 +98,32 @@ static cqlring_status batch_shape(const cqlring_batch *batch, const struct cqlri
     return CQLRING_OK;
 }
 
+/* [short n] and n [value]s, nothing missing and nothing behind: what follows them in the frame is read by what their end says. */
+static cqlring_status encoded_shape(const uint8_t *encoded, uint32_t size, struct shape *shape, cqlring_error *error)
+{
+    shape->values_size = size;
+    if (size < 2)
+        return cqr_error(error, CQLRING_INVALID, "the encoded values begin with their number, 2 bytes; there are %u", size);
+    uint32_t count = cqr_load_u16(encoded);
+    cqlring_bytes *cells = shape->few, rest = {encoded + 2, (int32_t)size - 2};
+    if (count > CELLS_FEW && (cells = shape->many = cqr_mem_array(count, sizeof *cells)) == NULL)
+        return cqr_error(error, CQLRING_NO_MEMORY, "out of memory for %u encoded values", count);
+    for (uint32_t i = 0; i < count; i++)
+        if (cqr_next_value(&rest, &cells[i]) != CQLRING_OK)
+            return cqr_error(error, CQLRING_INVALID, "the encoded values end within value %u of %u", i, count);
+    if (rest.size != 0)
+        return cqr_error(error, CQLRING_INVALID, "%d bytes follow the last of %u encoded values", rest.size, count);
+    shape->cells = cells;
+    return shape->version != NULL ? cqr_cells_check(shape->version, cells, count, "", error) : CQLRING_OK;
+}
+
 static cqlring_status request_shape(const cqlring_request *request, const uint8_t *encoded, uint32_t encoded_size, struct shape *shape, cqlring_error *error)
 {
     bool has_cql = request->cql.data != NULL && request->cql.size > 0;
     if ((request->prepared != NULL) + has_cql + (request->batch != NULL) != 1)
         return cqr_error(error, CQLRING_INVALID, "a request has exactly one of prepared, cql and batch");
+    if (request->batch != NULL && encoded != NULL)
+        return cqr_error(error, CQLRING_INVALID, "a batch has no encoded values");
     if (request->batch != NULL) {
         shape->opcode = OPCODE_BATCH;
         return batch_shape(request->batch, request->session->cluster, shape, error);
@@ -107,12 +134,9 @@ static cqlring_status request_shape(const cqlring_request *request, const uint8_
         shape->opcode = OPCODE_EXECUTE;
         shape->is_read = version->is_read;
         shape->prepared_count = 1;
-        if (encoded != NULL) {
-            shape->values_size = encoded_size;
-            if (encoded_size < 2 || cqr_load_u16(encoded) != version->bind->columns.count)
-                return cqr_error(error, CQLRING_INVALID, "the encoded values begin with the number of bind markers, %u", version->bind->columns.count);
-            return CQLRING_OK;
-        }
+        if (encoded != NULL)
+            return encoded_shape(encoded, encoded_size, shape, error);
+        shape->cells = request->values;
         cqlring_status status = cqr_cells_check(version, request->values, request->value_count, "", error);
         if (status == CQLRING_OK)
             shape->values_size = values_size(request->values, request->value_count);
@@ -120,10 +144,8 @@ static cqlring_status request_shape(const cqlring_request *request, const uint8_
     }
     shape->opcode = OPCODE_QUERY;
     shape->is_read = cqr_text_is_read(request->cql);
-    if (encoded != NULL) {
-        shape->values_size = encoded_size;
-        return CQLRING_OK;
-    }
+    if (encoded != NULL)
+        return encoded_shape(encoded, encoded_size, shape, error);
     cqlring_status status = text_values_check(request->values, request->value_count, "", error);
     if (status == CQLRING_OK && request->value_count > 0)
         shape->values_size = values_size(request->values, request->value_count);
@@ -199,39 +221,24 @@ static void batch_encode(struct request_body *body, const cqlring_batch *batch, 
         body->common = cqr_batch_common(body, batch);
 }
 
-/* The cells of encoded values, for the routing key only. */
-static void token_of_encoded(struct request_body *body, const struct statement_version *version, const uint8_t *encoded, uint32_t size)
+/* Of a shape that is good. encoded: the values, in memory that the body will have. */
+static cqlring_status shaped_make(const cqlring_request *request, const struct shape *shape, const uint8_t *encoded, struct request_body **out, cqlring_error *error)
 {
-    cqlring_bytes cells[KEY_PARTS_MAX * 2], rest = {encoded + 2, (int32_t)size - 2};
-    uint32_t count = version->bind->columns.count;
-    if (version->key_count == 0 || count > sizeof cells / sizeof cells[0])
-        return;
-    for (uint32_t i = 0; i < count; i++)
-        if (cqr_next_value(&rest, &cells[i]) != CQLRING_OK)
-            return;
-    token_of(body, version, cells);
-}
-
-static cqlring_status body_make(const cqlring_request *request, const uint8_t *encoded, uint32_t encoded_size, struct request_body **out, cqlring_error *error)
-{
-    struct shape shape = {0};
-    cqlring_status status = request_shape(request, encoded, encoded_size, &shape, error);
-    if (status != CQLRING_OK)
-        return status;
     struct op_plan plan;
-    status = cqr_plan_make(&plan, request->session, request->execution, error);
+    cqlring_status status = cqr_plan_make(&plan, request->session, request->execution, error);
     if (status != CQLRING_OK)
         return status;
-    uint64_t text_size = shape.opcode == OPCODE_QUERY ? (uint64_t)request->cql.size : 0;
+    uint64_t text_size = shape->opcode == OPCODE_QUERY ? (uint64_t)request->cql.size : 0;
     uint64_t extra = payload_size(&plan.params) + (uint64_t)plan.params.keyspace.size;
     if (plan.params.paging_state.data != NULL)
         extra += (uint64_t)plan.params.paging_state.size;
-    uint64_t total = text_size + shape.values_size + extra;
+    uint64_t total = text_size + shape->values_size + extra;
     uint32_t limit = request->session->cluster->request_size_max;
     if (total > limit)
         return cqr_error(error, CQLRING_TOO_LARGE, "a request of %llu bytes is larger than request_size_max, %u bytes: split it, or raise the limit here and on the server",
                          (unsigned long long)total, limit);
-    struct request_body *body = cqr_mem_alloc(sizeof *body + shape.prepared_count * (sizeof *body->prepared + sizeof *body->versions) + (size_t)total);
+    struct request_body *body = cqr_mem_alloc(sizeof *body + shape->prepared_count * (sizeof *body->prepared + sizeof *body->versions) +
+                                              (size_t)(encoded != NULL ? total - shape->values_size : total));
     if (body == NULL)
         return cqr_error(error, CQLRING_NO_MEMORY, "out of memory for a request of %llu bytes", (unsigned long long)total);
     memset(body, 0, sizeof *body);
@@ -240,8 +247,8 @@ static cqlring_status body_make(const cqlring_request *request, const uint8_t *e
     body->tag = request->tag;
     body->size = (uint32_t)total;
     body->prepared = (struct cqlring_prepared **)(void *)(body + 1);
-    body->versions = (struct statement_version **)(void *)(body->prepared + shape.prepared_count);
-    uint8_t *at = payload_copy(&body->plan.params, body->versions + shape.prepared_count);
+    body->versions = (struct statement_version **)(void *)(body->prepared + shape->prepared_count);
+    uint8_t *at = payload_copy(&body->plan.params, body->versions + shape->prepared_count);
     if (plan.params.keyspace.size > 0) {
         memcpy(at, plan.params.keyspace.data, (size_t)plan.params.keyspace.size);
         body->plan.params.keyspace.data = at;
@@ -260,33 +267,41 @@ static cqlring_status body_make(const cqlring_request *request, const uint8_t *e
         at += text_size;
     }
     struct writer writer;
-    cqr_writer_init(&writer, at, (uint32_t)shape.values_size);
+    cqr_writer_init(&writer, at, (uint32_t)shape->values_size);
     if (encoded != NULL)
-        cqr_put_raw(&writer, encoded, encoded_size);
-    else if (shape.opcode == OPCODE_BATCH)
+        writer.size = (uint32_t)shape->values_size; /* they stay where they are */
+    else if (shape->opcode == OPCODE_BATCH)
         batch_encode(body, request->batch, &writer);
-    else if (shape.values_size > 0)
+    else if (shape->values_size > 0)
         cqr_put_values(&writer, request->values, request->value_count);
-    assert(!writer.failed && writer.size == shape.values_size);
-    body->values = at;
+    assert(!writer.failed && writer.size == shape->values_size);
+    body->values = encoded != NULL ? encoded : at;
     body->values_size = writer.size;
-    if (shape.opcode == OPCODE_EXECUTE) {
-        body->version = shape.version;
+    if (shape->opcode == OPCODE_EXECUTE) {
+        body->version = shape->version;
         body->prepared[body->prepared_count++] = cqr_prepared_retain(request->prepared);
-        if (encoded != NULL)
-            token_of_encoded(body, body->version, encoded, encoded_size);
-        else
-            token_of(body, body->version, request->values);
+        token_of(body, body->version, shape->cells);
     }
-    if (shape.opcode == OPCODE_BATCH)
+    if (shape->opcode == OPCODE_BATCH)
         body->plan.batch_kind = (uint8_t)request->batch->kind;
     /* another node would do it once more, and each wait for the other: not for races, whatever was asked */
-    if (body->is_lwt || (shape.opcode == OPCODE_QUERY && !shape.is_read && !cqr_text_is_plain_write(request->cql)))
+    if (body->is_lwt || (shape->opcode == OPCODE_QUERY && !shape->is_read && !cqr_text_is_plain_write(request->cql)))
         body->plan.copies_max = 0;
-    cqr_plan_finish(&body->plan, shape.opcode, shape.is_read);
+    cqr_plan_finish(&body->plan, shape->opcode, shape->is_read);
     body->session = cqr_session_retain(request->session);
     *out = body;
     return CQLRING_OK;
+}
+
+static cqlring_status body_make(const cqlring_request *request, const uint8_t *encoded, uint32_t size, struct request_body **body, cqlring_error *error)
+{
+    struct shape shape;
+    memset(&shape, 0, offsetof(struct shape, few));
+    cqlring_status status = request_shape(request, encoded, size, &shape, error);
+    if (status == CQLRING_OK)
+        status = shaped_make(request, &shape, encoded, body, error);
+    cqr_mem_free(shape.many);
+    return status;
 }
 
 cqlring_status cqr_body_make(const cqlring_request *request, struct request_body **body, cqlring_error *error)
@@ -294,9 +309,13 @@ cqlring_status cqr_body_make(const cqlring_request *request, struct request_body
     return body_make(request, NULL, 0, body, error);
 }
 
-cqlring_status cqr_body_make_encoded(const cqlring_request *request, const uint8_t *values, uint32_t size, struct request_body **body, cqlring_error *error)
+cqlring_status cqr_body_make_encoded(const cqlring_request *request, void *room, const uint8_t *values, uint32_t size, struct request_body **body,
+                                     cqlring_error *error)
 {
-    return body_make(request, values, size, body, error);
+    cqlring_status status = body_make(request, values, size, body, error);
+    if (status == CQLRING_OK)
+        (*body)->room = room;
+    return status;
 }
 
 struct request_body *cqr_body_make_prepare(cqlring_bytes cql, const struct op_plan *plan)
@@ -365,5 +384,6 @@ void cqr_body_release(struct request_body *body)
         cqlring_prepared_release(body->prepared[i]);
     cqlring_session_release(body->session);
     cqr_body_release(body->first);
+    cqr_mem_free(body->room);
     cqr_mem_free(body);
 }

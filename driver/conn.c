@@ -9,6 +9,10 @@
 #include "driver/session.h"
 #include "driver/tls_settings.h"
 
+/* Streams are used in turn. With a few only, an answer that comes twice would find its stream at work for another request and be
+   taken for that one's; on a stream that rests it is seen to be nobody's. */
+enum { STREAMS_MIN = 128 };
+
 struct conn *cqr_conn_create(struct lane *lane, struct pool_link *home, const struct conn_request *request)
 {
     struct conn *conn = cqr_mem_aligned(128, sizeof *conn);
@@ -32,6 +36,8 @@ struct conn *cqr_conn_create(struct lane *lane, struct pool_link *home, const st
     conn->challenge_size = -1;
     conn->writer.in_flight_max = request->in_flight_max;
     conn->slot_count = 2 * request->in_flight_max; /* decision 11 */
+    if (conn->slot_count < STREAMS_MIN)
+        conn->slot_count = STREAMS_MIN;
     if (conn->slot_count > PROTO_STREAM_COUNT)
         conn->slot_count = PROTO_STREAM_COUNT;
     conn->writer.stream_count = conn->writer.stream_free = conn->slot_count;

@@ -571,8 +571,10 @@ CQLRING_API uint32_t cqlring_queue_room(const cqlring_queue *queue);
 /* Takes requests in order until one does not fit; *accepted tells how many. OK also when accepted < count because the queue is
    full; another status is that of the first request not taken. Many threads may submit. */
 CQLRING_API cqlring_status cqlring_queue_submit(cqlring_queue *queue, const cqlring_request *requests, uint32_t count, uint32_t *accepted, cqlring_error *error);
-/* Room for size bytes into which the caller encodes [short n] and n [value]s in place; commit sends it as request (whose
-   values are not looked at), size 0 gives the room back. */
+/* Room for size bytes into which the caller encodes [short n] and n [value]s in place: one copy less. It counts in capacity and
+   bytes_max at once. Commit sends what is there, size bytes of it, as request (whose values are not looked at; no batch): number
+   and sizes are checked as those of other values are. Size 0 gives the room back. Whatever commit answers, the room is gone,
+   unless queue or at was NULL; give it back before the queue's release. Any thread. */
 CQLRING_API cqlring_status cqlring_queue_reserve(cqlring_queue *queue, uint32_t size, uint8_t **at, cqlring_error *error);
 CQLRING_API cqlring_status cqlring_queue_commit(cqlring_queue *queue, uint8_t *at, const cqlring_request *request, uint32_t size, cqlring_error *error);
 /* Completions, oldest first, up to capacity; waits until `want` are there, for timeout_us (0 no wait, −1 for ever), or for
@@ -583,8 +585,10 @@ CQLRING_API uint32_t cqlring_queue_reap(cqlring_queue *queue, cqlring_completion
    readable once closed. The queue's: do not close. −1 when none can be had. */
 CQLRING_API int cqlring_queue_fd(cqlring_queue *queue);
 CQLRING_API uint64_t cqlring_queue_low_water(const cqlring_queue *queue);
-CQLRING_API cqlring_status cqlring_queue_cancel(cqlring_queue *queue, uint64_t tag); /* requests with this tag are asked to end; each still gets its completion */
-CQLRING_API void cqlring_queue_abandon(cqlring_queue *queue);  /* returns at once: in-flight ones settle silently; then as closed */
+/* Requests with this tag are asked to end; each still gets its completion. CLOSED: the runtime is no more. Any thread. */
+CQLRING_API cqlring_status cqlring_queue_cancel(cqlring_queue *queue, uint64_t tag);
+/* Returns at once: in-flight ones settle silently, completions that were not reaped are dropped, a reap answers CLOSED. */
+CQLRING_API void cqlring_queue_abandon(cqlring_queue *queue);
 CQLRING_API void cqlring_queue_close(cqlring_queue *queue);    /* no more submits; what was accepted still comes; waiters wake at the end */
 CQLRING_API void cqlring_queue_release(cqlring_queue *queue);
 

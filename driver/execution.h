@@ -30,6 +30,7 @@ struct request_body {
     uint16_t common;                        /* BATCH: index + 1 of the node that most of its partitions have in common; 0: not worked out */
     cqlring_bytes paging_state;
     struct request_body *first;             /* a further page's: whose bytes it uses, a reference */
+    void *room;                             /* a queue's reservation, which values are in; NULL: they follow the body */
     bool has_token;
     bool is_one_partition;            /* a batch of rows of one partition: what a reply says of its tablet is said of all */
     bool is_lwt;                      /* a batch with a condition in it, wherever it stands (LW-06) */
@@ -61,7 +62,9 @@ struct execution {
 /* From a public request; INVALID, TYPE, TOO_LARGE with a sentence that says what and where. */
 cqlring_status cqr_body_make(const cqlring_request *request, struct request_body **body, cqlring_error *error);
 /* Values already encoded ([short n] and n [value]s). */
-cqlring_status cqr_body_make_encoded(const cqlring_request *request, const uint8_t *values, uint32_t size, struct request_body **body, cqlring_error *error);
+/* The same with values that the application has encoded, in room, which the body has from now on. They are checked as others are. */
+cqlring_status cqr_body_make_encoded(const cqlring_request *request, void *room, const uint8_t *values, uint32_t size, struct request_body **body,
+                                     cqlring_error *error);
 /* A PREPARE of plan's session, with its payload and time-out. NULL: out of memory. */
 struct request_body *cqr_body_make_prepare(cqlring_bytes cql, const struct op_plan *plan);
 /* The same request from another page on; holds `first` for its bytes. NULL: out of memory. */

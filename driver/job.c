@@ -531,7 +531,7 @@ static inline __attribute__((always_inline)) enum placed row_place(struct lane *
         part->row_tokens -= 1;
         part->byte_tokens -= (double)size;
     }
-    atomic_store_explicit(&job->bytes_sent, atomic_load_explicit(&job->bytes_sent, memory_order_relaxed) + size, memory_order_relaxed);
+    cqr_count(&part->bytes_sent, size);
     return PLACED;
 }
 

@@ -50,6 +50,7 @@ struct job_part {
     bool op_wanted;                   /* because every op is in use */
     bool pages_wait;                  /* reserved */
     uint64_t bytes;                   /* of values and expected replies under way */
+    counter bytes_sent;               /* of values; read by anybody */
     uint32_t *on_node;                /* rows in flight by node index */
     uint32_t on_node_count;
     uint32_t stall_refused;           /* rows refused since, all having waited since then */
@@ -86,8 +87,9 @@ struct job {
     cqlring_status reason;
     struct failure *reason_failure;
     _Atomic(double) rows_per_s, bytes_per_s;
-    /* the summary: added to by the parts, read by anybody */
-    _Atomic(uint64_t) rows, failed, maybe_applied, retries, low_water, bytes_sent;
+    char apart[64];                   /* what is read for each row is on other lines than what lanes write */
+    /* the summary: added to by the parts once a batch, read by anybody */
+    _Atomic(uint64_t) rows, failed, maybe_applied, retries, low_water;
     _Atomic(int64_t) started_us, ended_us;
     struct job_part *parts;
     struct batch_rule *batches;       /* which rows may go together; NULL: none */

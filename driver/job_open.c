@@ -141,7 +141,8 @@ void cqlring_job_summary(const cqlring_future *future, cqlring_summary *summary)
     summary->may_have_been_applied = atomic_load_explicit(&job->maybe_applied, memory_order_relaxed);
     summary->retries = atomic_load_explicit(&job->retries, memory_order_relaxed);
     summary->low_water = atomic_load_explicit(&job->low_water, memory_order_relaxed);
-    summary->bytes_sent = atomic_load_explicit(&job->bytes_sent, memory_order_relaxed);
+    for (uint32_t i = 0; i < job->part_count; i++)
+        summary->bytes_sent += atomic_load_explicit(&job->parts[i].bytes_sent, memory_order_relaxed);
     summary->started_us = atomic_load_explicit(&job->started_us, memory_order_relaxed);
     summary->ended_us = atomic_load_explicit(&job->ended_us, memory_order_relaxed);
 }

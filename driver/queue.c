@@ -148,14 +148,20 @@ uint32_t cqlring_queue_room(const cqlring_queue *handle)
     return used < queue->capacity && atomic_load_explicit(&queue->bytes, memory_order_relaxed) < queue->bytes_max ? queue->capacity - used : 0;
 }
 
-static bool reserve_slot(struct cqlring_queue *queue, uint32_t size)
+static void uncharge(struct cqlring_queue *queue, uint32_t size)
 {
-    unsigned used = atomic_fetch_add_explicit(&queue->used, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&queue->bytes, size, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&queue->used, 1, memory_order_release);
+}
+
+/* Acquire: what the reaper has read of the slot that becomes free is behind it (its release is in `take`). */
+static bool charge(struct cqlring_queue *queue, uint32_t size)
+{
+    unsigned used = atomic_fetch_add_explicit(&queue->used, 1, memory_order_acquire);
     uint64_t bytes = atomic_fetch_add_explicit(&queue->bytes, size, memory_order_relaxed);
     if (used < queue->capacity && (used == 0 || bytes + size <= queue->bytes_max))
         return true;
-    atomic_fetch_sub_explicit(&queue->used, 1, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&queue->bytes, size, memory_order_relaxed);
+    uncharge(queue, size);
     return false;
 }
 
@@ -214,8 +220,7 @@ static void queue_finished(struct lane *lane, struct execution *execution, struc
         queue->last = item->prev;
     atomic_store_explicit(&queue->low_water, queue->first != NULL ? queue->first->execution->row : queue->next_row, memory_order_relaxed);
     if (atomic_load_explicit(&queue->state, memory_order_acquire) == QUEUE_ABANDONED) {
-        atomic_fetch_sub_explicit(&queue->used, 1, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&queue->bytes, execution->body->size, memory_order_relaxed);
+        uncharge(queue, execution->body->size);
     } else {
         uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
         struct finished *finished = &queue->ring[tail & queue->mask];
@@ -258,23 +263,17 @@ static void item_run(struct lane *lane, struct lane_message *message)
     cqr_execution_start(lane, item->execution);
 }
 
-static cqlring_status item_post(struct cqlring_queue *queue, struct request_body *body, bool *full, cqlring_error *error)
+/* Charged already; takes the body. */
+static cqlring_status item_post(struct cqlring_queue *queue, struct request_body *body, const char *call, cqlring_error *error)
 {
-    *full = false;
-    if (!reserve_slot(queue, body->size)) {
-        cqr_body_release(body);
-        *full = true;
-        return CQLRING_OK;
-    }
     uint32_t size = body->size;
     struct queue_item *item = cqr_mem_zalloc(sizeof *item);
     struct execution *execution = item == NULL ? NULL : cqr_execution_make(queue->session->cluster->runtime, body, FUTURE_EXECUTE);
     if (execution == NULL) {
         cqr_mem_free(item);
         cqr_body_release(body);
-        atomic_fetch_sub_explicit(&queue->used, 1, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&queue->bytes, size, memory_order_relaxed);
-        return cqr_error(error, CQLRING_NO_MEMORY, "out of memory for a queued request");
+        uncharge(queue, size);
+        return cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     }
     item->queue = queue;
     item->execution = execution;
@@ -294,12 +293,11 @@ static cqlring_status item_post(struct cqlring_queue *queue, struct request_body
         reaper_wake(queue);
         fd_wake(queue);
     }
-    atomic_fetch_sub_explicit(&queue->used, 1, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&queue->bytes, size, memory_order_relaxed);
+    uncharge(queue, size);
     cqlring_future_release(&execution->future);
     cqr_mem_free(item);
     cqlring_queue_release(queue);
-    return cqr_error(error, CQLRING_CLOSED, "the queue or its session is closed");
+    return cqr_error(error, CQLRING_CLOSED, "%s: the queue or its session is closed", call);
 }
 
 static cqlring_status submit_check(struct cqlring_queue *queue, const cqlring_request *request, const char *call, cqlring_error *error)
@@ -330,17 +328,22 @@ cqlring_status cqlring_queue_submit(cqlring_queue *queue, const cqlring_request 
         cqlring_request request = requests[i];
         request.session = queue->session;
         struct request_body *body = NULL;
-        bool full = false;
         status = cqr_body_make(&request, &body, error);
-        if (status == CQLRING_OK)
-            status = item_post(queue, body, &full, error);
-        if (status != CQLRING_OK || full)
+        if (status != CQLRING_OK)
+            return status;
+        if (!charge(queue, body->size)) {
+            cqr_body_release(body);
+            return CQLRING_OK;
+        }
+        status = item_post(queue, body, "cqlring_queue_submit", error);
+        if (status != CQLRING_OK)
             return status;
         ++*accepted;
     }
     return CQLRING_OK;
 }
 
+/* Becomes the memory of the request's values, so that they are encoded in the application and copied once, into a send block. */
 struct reservation {
     uint32_t size;
     _Alignas(16) uint8_t data[];
@@ -348,16 +351,23 @@ struct reservation {
 
 cqlring_status cqlring_queue_reserve(cqlring_queue *queue, uint32_t size, uint8_t **at, cqlring_error *error)
 {
+    static const cqlring_request none = {.session = NULL};
     if (queue == NULL || at == NULL || size < 2)
         return cqr_error(error, CQLRING_INVALID, "cqlring_queue_reserve: queue, at, and room for at least [short n] (2 bytes)");
+    cqlring_status status = submit_check(queue, &none, "cqlring_queue_reserve", error);
+    if (status != CQLRING_OK)
+        return status;
     uint32_t limit = queue->session->cluster->request_size_max;
     if (size > limit)
         return cqr_error(error, CQLRING_TOO_LARGE, "cqlring_queue_reserve: %u bytes, request_size_max is %u", size, limit);
-    if (cqlring_queue_room(queue) == 0)
-        return cqr_error(error, CQLRING_FULL, "cqlring_queue_reserve: the queue is full (%u requests, %llu bytes): reap", queue->capacity, (unsigned long long)queue->bytes_max);
+    if (!charge(queue, size))
+        return cqr_error(error, CQLRING_FULL, "cqlring_queue_reserve: %u bytes more do not fit the queue (%u requests, %llu bytes): reap", size, queue->capacity,
+                         (unsigned long long)queue->bytes_max);
     struct reservation *reservation = cqr_mem_alloc(sizeof *reservation + size);
-    if (reservation == NULL)
+    if (reservation == NULL) {
+        uncharge(queue, size);
         return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_queue_reserve: out of memory for %u bytes", size);
+    }
     reservation->size = size;
     *at = reservation->data;
     return CQLRING_OK;
@@ -367,25 +377,31 @@ cqlring_status cqlring_queue_commit(cqlring_queue *queue, uint8_t *at, const cql
 {
     if (queue == NULL || at == NULL)
         return cqr_error(error, CQLRING_INVALID, "cqlring_queue_commit: queue and at must be given");
+    if (queue->fork_generation != cqr_fork_generation())
+        return cqr_error(error, CQLRING_FORKED, "cqlring_queue_commit: the queue belongs to the parent process; open one in the child");
     struct reservation *reservation = (struct reservation *)(void *)(at - offsetof(struct reservation, data));
+    uint32_t reserved = reservation->size;
     cqlring_status status = CQLRING_OK;
+    struct request_body *body = NULL;
     if (size > 0) {
-        if (request == NULL || size > reservation->size)
-            return cqr_error(error, CQLRING_INVALID, "cqlring_queue_commit: a request, and at most the %u bytes reserved", reservation->size);
-        status = submit_check(queue, request, "cqlring_queue_commit", error);
-        struct request_body *body = NULL;
-        bool full = false;
-        cqlring_request own = *request;
-        own.session = queue->session;
-        if (status == CQLRING_OK)
-            status = cqr_body_make_encoded(&own, at, size, &body, error);
-        if (status == CQLRING_OK)
-            status = item_post(queue, body, &full, error);
-        if (full)
-            return cqr_error(error, CQLRING_FULL, "cqlring_queue_commit: the queue is full: reap, then commit again"); /* the room stays reserved */
+        if (request == NULL || size > reserved)
+            status = cqr_error(error, CQLRING_INVALID, "cqlring_queue_commit: a request, and at most the %u bytes reserved, not %u", reserved, size);
+        else
+            status = submit_check(queue, request, "cqlring_queue_commit", error);
+        if (status == CQLRING_OK) {
+            cqlring_request own = *request;
+            own.session = queue->session;
+            status = cqr_body_make_encoded(&own, reservation, at, size, &body, error);
+        }
     }
-    cqr_mem_free(reservation);
-    return status;
+    if (body == NULL) {
+        uncharge(queue, reserved);
+        cqr_mem_free(reservation);
+        return status;
+    }
+    /* text, payload and the like come on top of what was reserved; what was not used of it is given back */
+    atomic_fetch_add_explicit(&queue->bytes, (uint64_t)body->size - reserved, memory_order_relaxed);
+    return item_post(queue, body, "cqlring_queue_commit", error);
 }
 
 /* ---- reap ---- */
@@ -406,6 +422,22 @@ static uint32_t take(struct cqlring_queue *queue, cqlring_completion *completion
     atomic_fetch_sub_explicit(&queue->bytes, bytes, memory_order_relaxed);
     atomic_fetch_sub_explicit(&queue->used, count, memory_order_release);
     return count;
+}
+
+/* Abandoned: what is there belongs to nobody. On the reaping thread, as take. */
+static uint32_t drop(struct cqlring_queue *queue, cqlring_status *status)
+{
+    cqlring_completion completions[16];
+    uint32_t count;
+    while ((count = take(queue, completions, 16)) > 0)
+        cqlring_completions_release(completions, count);
+    *status = CQLRING_CLOSED;
+    return 0;
+}
+
+static bool is_abandoned(struct cqlring_queue *queue)
+{
+    return atomic_load_explicit(&queue->state, memory_order_acquire) == QUEUE_ABANDONED;
 }
 
 uint32_t cqlring_queue_reap(cqlring_queue *queue, cqlring_completion *completions, uint32_t capacity, uint32_t want, int64_t timeout_us, cqlring_status *status)
@@ -442,7 +474,9 @@ uint32_t cqlring_queue_reap(cqlring_queue *queue, cqlring_completion *completion
             cqr_futex_wait(&queue->signal, 0, deadline);
         atomic_store_explicit(&queue->signal, 1, memory_order_seq_cst);
     }
-    uint32_t count = atomic_load_explicit(&queue->state, memory_order_acquire) == QUEUE_ABANDONED ? 0 : take(queue, completions, capacity);
+    if (is_abandoned(queue))
+        return drop(queue, status);
+    uint32_t count = take(queue, completions, capacity);
     if (is_over(queue) && available(queue) == 0 && count < want)
         *status = CQLRING_CLOSED;
     else if (count >= want)
@@ -520,28 +554,28 @@ static void cancel_run(struct lane *lane, struct lane_message *message)
     cqlring_queue_release(queue);
 }
 
-static bool cancel_post(struct cqlring_queue *queue, uint64_t tag, bool all)
+static cqlring_status cancel_post(struct cqlring_queue *queue, uint64_t tag, bool all)
 {
     struct cancel_post *post = cqr_mem_zalloc(sizeof *post);
     if (post == NULL)
-        return false;
+        return CQLRING_NO_MEMORY;
     post->message.run = cancel_run;
     post->queue = queue;
     post->tag = tag;
     post->all = all;
     atomic_fetch_add_explicit(&queue->references, 1, memory_order_relaxed);
     if (cqr_lane_post(queue->lane, &post->message))
-        return true;
+        return CQLRING_OK;
     cqr_mem_free(post);
     cqlring_queue_release(queue);
-    return false;
+    return CQLRING_CLOSED;
 }
 
 cqlring_status cqlring_queue_cancel(cqlring_queue *queue, uint64_t tag)
 {
-    if (queue == NULL || queue->fork_generation != cqr_fork_generation())
+    if (queue == NULL)
         return CQLRING_INVALID;
-    return cancel_post(queue, tag, false) ? CQLRING_OK : CQLRING_NO_MEMORY;
+    return queue->fork_generation != cqr_fork_generation() ? CQLRING_FORKED : cancel_post(queue, tag, false);
 }
 
 static void end(struct cqlring_queue *queue, unsigned state)

@@ -17,8 +17,9 @@
 #include "driver/result.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
-#include "serialize/buf.h"
 #include "driver/speculate.h"
+#include "driver/words.h"
+#include "serialize/buf.h"
 
 enum { OWN_OPS = 64, REPREPARES_MAX = 2 }; /* beyond one for each statement of it */
 
@@ -677,6 +678,12 @@ static __attribute__((noinline)) void warnings_log(struct lane *lane, const stru
     lane->warn_again_us = lane->now_us + EVERY_US;
 }
 
+static bool is_use(const struct op *op)
+{
+    const struct cqlring_prepared *prepared = op->version != NULL ? op->version->prepared : NULL;
+    return cqr_text_is_use(prepared != NULL ? (cqlring_bytes){prepared->text, (int32_t)prepared->text_size} : op->text);
+}
+
 static void reply_result(struct lane *lane, struct op *op, struct conn *conn, struct block *block, cqlring_bytes body, const struct response_prefix *prefix)
 {
     uint32_t kind = 0;
@@ -700,6 +707,10 @@ static void reply_result(struct lane *lane, struct op *op, struct conn *conn, st
         return;
     }
     if (kind == RESULT_KEYSPACE && !cqr_op_is_own(op)) {
+        if (!is_use(op)) { /* nobody asked for that either, and what became of the request is not known */
+            reply_protocol(lane, op, conn, "a SET_KEYSPACE to something else than USE");
+            return;
+        }
         conn->writer.replaced = true;
         cqr_writer_shut(conn, CQLRING_INVALID, "its keyspace was changed by a USE statement: the connection is replaced");
         cqr_op_settle(lane, op, CQLRING_INVALID,

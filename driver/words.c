@@ -53,13 +53,23 @@ static bool is_word(const char *word, size_t size, const char *wanted)
     return true;
 }
 
-bool cqr_text_is_read(cqlring_bytes cql)
+static bool begins_with(cqlring_bytes cql, const char *wanted)
 {
     const char *at = cql.data, *word;
     if (cql.size <= 0)
         return false;
     size_t size = next_word(&at, at + cql.size, &word);
-    return is_word(word, size, "select");
+    return is_word(word, size, wanted);
+}
+
+bool cqr_text_is_read(cqlring_bytes cql)
+{
+    return begins_with(cql, "select");
+}
+
+bool cqr_text_is_use(cqlring_bytes cql)
+{
+    return begins_with(cql, "use");
 }
 
 /* is_conditional is set for what changes data. */

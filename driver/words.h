@@ -10,6 +10,7 @@
 #include "serialize/cqlring_types.h"
 
 bool cqr_text_is_read(cqlring_bytes cql);        /* its first word is SELECT */
+bool cqr_text_is_use(cqlring_bytes cql);         /* … USE */
 /* An INSERT, UPDATE, DELETE or batch with a bare IF, which is a reserved word: a lightweight transaction. */
 bool cqr_text_is_conditional(cqlring_bytes cql);
 /* One of those without: what may be done twice if its author says so. A change of the schema, of roles, a USE may not. */

@@ -50,9 +50,20 @@ void *cqr_mem_alloc(size_t size)
     return must_fail() ? NULL : counted(malloc(size > 0 ? size : 1));
 }
 
+/* calloc goes past glibc's cache of small blocks of a thread (before 2.41), which malloc takes from: 300 instructions for a
+   block that is given back and wanted again, as a single request's are. Large ones it may get zeroed from the kernel. */
+enum { CACHED_MAX = 1032 };
+
 void *cqr_mem_zalloc(size_t size)
 {
-    return must_fail() ? NULL : counted(calloc(1, size > 0 ? size : 1));
+    if (must_fail())
+        return NULL;
+    if (size > CACHED_MAX)
+        return counted(calloc(1, size));
+    void *memory = counted(malloc(size > 0 ? size : 1));
+    if (memory != NULL)
+        memset(memory, 0, size);
+    return memory;
 }
 
 void *cqr_mem_array(size_t count, size_t size)

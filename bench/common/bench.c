@@ -17,7 +17,8 @@ void bench_open(struct bench_session *bench, const struct bench_server *server)
 {
     cqlring_error error;
     cqlring_runtime_options runtime_options = {.struct_size = sizeof runtime_options,
-                                               .threads = server->threads};
+                                               .threads = server->threads,
+                                               .lanes = server->lanes};
     if (cqlring_runtime_create(&runtime_options, &bench->runtime, &error) != CQLRING_OK)
         bench_die("runtime", &error);
     cqlring_tls_options tls = {.struct_size = sizeof tls, .ca_file = server->tls_ca};

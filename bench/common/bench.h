@@ -19,6 +19,7 @@ struct bench_server {
     int32_t protocol; /* 0: the highest */
     bool lz4;
     const char *tls_ca; /* PEM file; NULL: no TLS */
+    uint32_t lanes;     /* 0: one */
 };
 
 struct bench_session {
@@ -43,15 +44,16 @@ void bench_schema(cqlring_session *session);
 enum { BENCH_BLOB_SIZE = 32 };
 void bench_blob(uint8_t blob[BENCH_BLOB_SIZE]);
 
-/* Of a table of options: --host, --port, --threads, --protocol, --lz4, --tls-ca. */
+/* Of a table of options: --host, --port, --threads, --protocol, --lz4, --tls-ca, --lanes. */
 #define BENCH_SERVER_OPTIONS(server)                                     \
     BENCH_TEXT_OPTION("--host", &(server)->host),                        \
     BENCH_NUMBER_OPTION("--port", &(server)->port, 1, 65535),            \
     BENCH_WORD_OPTION("--threads", &(server)->threads, bench_threads_names), \
     BENCH_NUMBER_OPTION("--protocol", &(server)->protocol, 4, 5),        \
     BENCH_FLAG_OPTION("--lz4", &(server)->lz4, true),                    \
-    BENCH_TEXT_OPTION("--tls-ca", &(server)->tls_ca)
-#define BENCH_SERVER_USAGE "  [--host HOST] [--port 1-65535] [--threads split|inline|caller] [--protocol 4|5] [--lz4] [--tls-ca FILE]\n"
+    BENCH_TEXT_OPTION("--tls-ca", &(server)->tls_ca),                    \
+    BENCH_NUMBER_OPTION("--lanes", &(server)->lanes, 1, 16)
+#define BENCH_SERVER_USAGE "  [--host HOST] [--port 1-65535] [--threads split|inline|caller] [--protocol 4|5] [--lz4] [--tls-ca FILE]\n  [--lanes 1-16]\n"
 extern const char *const bench_threads_names[]; /* by cqlring_threads, NULL at the end */
 enum { BENCH_WINDOW_MAX = 32768 };              /* of a job, and of a queue */
 

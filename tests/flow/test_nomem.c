@@ -291,6 +291,22 @@ static bool step_queue(struct flow *flow, cqlring_error *error)
         cqlring_completions_release(completions, count);
         reaped += count;
     }
+    /* encoded in place, and asked to end */
+    uint8_t *at = NULL;
+    if (status == CQLRING_OK && (status = cqlring_queue_reserve(queue, 64, &at, error)) == CQLRING_OK) {
+        static const uint8_t encoded[] = {0, 2, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1, 'x'};
+        memcpy(at, encoded, sizeof encoded);
+        if ((status = cqlring_queue_commit(queue, at, &requests[0], sizeof encoded, error)) == CQLRING_OK) {
+            cqlring_completion completion;
+            ck_assert_uint_eq(cqlring_queue_reap(queue, &completion, 1, 1, WAIT_US, &reap), 1);
+            if (completion.status != CQLRING_OK)
+                *error = *completion.error, status = (cqlring_status)completion.status;
+            cqlring_completions_release(&completion, 1);
+        }
+        ck_assert_uint_eq(cqlring_queue_room(queue), 8);
+    }
+    if (status == CQLRING_OK && (status = cqlring_queue_cancel(queue, 12345)) != CQLRING_OK)
+        error->status = status, snprintf(error->message, sizeof error->message, "a cancel has no memory");
     cqlring_queue_close(queue);
     cqlring_queue_release(queue);
     return status == CQLRING_OK && accepted == 4;

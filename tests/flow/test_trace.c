@@ -2,6 +2,7 @@
 
 /* What servers say beside their answers: traces, read on request; warnings, in the log. */
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ask.h"
@@ -74,7 +75,7 @@ START_TEST(a_traced_request_can_be_looked_at)
 }
 END_TEST
 
-START_TEST(it_is_looked_for_until_the_server_has_written_it_down)
+START_TEST(ms_05_it_is_looked_for_until_the_server_has_written_it_down)
 {
     struct flow flow;
     up(&flow);
@@ -104,7 +105,7 @@ START_TEST(it_is_looked_for_over_the_next_control_connection)
 }
 END_TEST
 
-START_TEST(what_was_never_traced_is_given_up)
+START_TEST(ms_05_what_was_never_traced_is_given_up)
 {
     struct flow flow;
     up(&flow);
@@ -117,6 +118,36 @@ START_TEST(what_was_never_traced_is_given_up)
     struct node_counters counters;
     node_counters(flow.node, NODE_ALL, &counters);
     ck_assert_uint_lt(counters.opcodes[OPCODE_QUERY], 60); /* it asks less and less often */
+    flow_close(&flow);
+}
+END_TEST
+
+/* A session that never ends, and an event without its time: after the limit, what there is. */
+START_TEST(ms_05_what_is_half_written_is_told_as_far_as_it_goes)
+{
+    struct flow flow;
+    up(&flow);
+    uint8_t id[16];
+    cqlring_future *future = NULL;
+    cqlring_error error;
+    trace_id(&flow, id);
+    char text[37], cql[300];
+    cqlring_uuid_format(id, text);
+    snprintf(cql, sizeof cql, "UPDATE system_traces.sessions SET duration = null, parameters = null WHERE session_id = %s", text);
+    ck_assert_int_eq(node_cql(flow.node, cql, NULL, NULL, 0), 0);
+    snprintf(cql, sizeof cql, "INSERT INTO system_traces.events (session_id, event_id, activity) VALUES (%s, now(), 'Half')", text);
+    ck_assert_int_eq(node_cql(flow.node, cql, NULL, NULL, 0), 0);
+    flow_ok(cqlring_trace_fetch(flow.cluster, id, &future, NULL));
+    cqlring_status status = ask_wait(future, &error);
+    ck_assert_msg(status == CQLRING_OK, "%s", error.message);
+    const cqlring_trace *trace = cqlring_future_trace(future);
+    ck_assert_int_eq(trace->duration_us, -1);
+    ck_assert_uint_eq(trace->parameter_count, 0);
+    ck_assert_uint_eq(trace->event_count, 3);
+    ck_assert_str_eq(trace->events[2].activity, "Half");
+    ck_assert_int_eq(trace->events[2].elapsed_us, -1);
+    ck_assert_str_eq(trace->events[2].source, "");
+    cqlring_future_release(future);
     flow_close(&flow);
 }
 END_TEST
@@ -199,9 +230,10 @@ int main(void)
     TCase *tcase = tcase_create("trace");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, a_traced_request_can_be_looked_at);
-    tcase_add_test(tcase, it_is_looked_for_until_the_server_has_written_it_down);
+    tcase_add_test(tcase, ms_05_it_is_looked_for_until_the_server_has_written_it_down);
     tcase_add_test(tcase, it_is_looked_for_over_the_next_control_connection);
-    tcase_add_test(tcase, what_was_never_traced_is_given_up);
+    tcase_add_test(tcase, ms_05_what_was_never_traced_is_given_up);
+    tcase_add_test(tcase, ms_05_what_is_half_written_is_told_as_far_as_it_goes);
     tcase_add_test(tcase, a_server_that_refuses_is_believed);
     tcase_add_test(tcase, a_close_ends_the_looking);
     tcase_add_test(tcase, many_traces_at_once_find_room_one_after_the_other);

@@ -445,6 +445,25 @@ bool node_wait(struct node_cluster *cluster,
 
 /* --- connections without sockets -------------------------------------------------------------- */
 
+uint32_t node_choose_shard(struct node_cluster *cluster, uint32_t node, uint16_t source_port)
+{
+    const struct node_member *member = &cluster->engine.members[node];
+    uint32_t shards = member->shards;
+    if (shards == 0)
+        return 0;
+    if (source_port == 0)
+        return cluster->nodes[node].next_shard++ % shards;
+    return (source_port + (member->shard_port_is == NODE_SHARD_PORT_NAT ? 1u : 0u)) % shards;
+}
+
+uint16_t node_shard_port(struct node_cluster *cluster, uint32_t node, enum node_shard_port *how)
+{
+    const struct node_member *member = &cluster->engine.members[node];
+    if (how != NULL)
+        *how = (enum node_shard_port)member->shard_port_is;
+    return member->shard_port;
+}
+
 struct node_conn *node_conn_open(struct node_cluster *cluster, uint32_t node, uint32_t shard,
                                  int64_t now_us)
 {

@@ -172,6 +172,7 @@ void node_engine_init(struct node_engine *engine, const struct node_options *opt
                        options->racks != NULL ? options->racks[i] : "rack1");
         member->up = member->member = true;
         member->shards = options->shards;
+        member->shard_port = options->shards > 0 ? NODE_SHARD_PORT : 0;
     }
     for (uint32_t i = 0; i < engine->member_count; ++i) {
         struct node_member *member = &engine->members[i];

@@ -113,6 +113,8 @@ struct node_prepared {
 
 /* --- the nodes -------------------------------------------------------------------------------- */
 
+enum { NODE_SHARD_PORT = 19042 };
+
 struct node_member {
     char address[48];
     uint8_t inet[16];

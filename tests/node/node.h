@@ -419,6 +419,11 @@ void node_fault_remove(struct node_cluster *cluster, uint32_t fault); /* 0: all 
 
 /* --- Connections without sockets (the simulator) ---------------------------------------------- */
 
+/* The shard that takes a connection to the shard-aware port from this source port, or (0) the next one in turn, as on the
+   ordinary port. 0 without shards. */
+uint32_t node_choose_shard(struct node_cluster *cluster, uint32_t node, uint16_t source_port);
+/* The port it advertises for that (19042 until it listens on another), and what it is like; how may be NULL. */
+uint16_t node_shard_port(struct node_cluster *cluster, uint32_t node, enum node_shard_port *how);
 /* As if accepted just now. NULL: refused (the node is down, or refuses). shard: with shards, where
    it lands. */
 struct node_conn *node_conn_open(struct node_cluster *cluster, uint32_t node, uint32_t shard,

@@ -195,7 +195,8 @@ bool node_resolve_modify(struct query *query, struct statement *root, struct sta
     if (table->is_view)
         return node_query_fail(query, ERROR_INVALID,
                                "Cannot directly modify a materialized view");
-    if (table->is_system && !query->engine->bootstrapping)
+    /* the replicated system keyspaces hold rows as any other */
+    if (table->is_system && !query->engine->bootstrapping && !slice_is(table->keyspace->name, "system_traces"))
         return node_query_fail(query, ERROR_UNAUTHORIZED, "%.*s is not user-modifiable.",
                                SLICE_ARG(table->keyspace->name));
     struct modify_plan *plan = node_arena_alloc(arena, sizeof *plan);

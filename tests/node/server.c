@@ -227,16 +227,10 @@ static void connection_close(struct node_server *server, struct connection *conn
 static uint32_t choose_shard(struct node_cluster *cluster, const struct listener *listener,
                              const struct sockaddr_storage *peer)
 {
-    const struct node_member *member = &cluster->engine.members[listener->node];
-    uint32_t shards = member->shards;
-    if (shards == 0)
-        return 0;
-    if (!listener->shard_aware)
-        return cluster->nodes[listener->node].next_shard++ % shards;
     uint16_t port = peer->ss_family == AF_INET
                         ? ((const struct sockaddr_in *)(const void *)peer)->sin_port
                         : ((const struct sockaddr_in6 *)(const void *)peer)->sin6_port;
-    return (ntohs(port) + (member->shard_port_is == NODE_SHARD_PORT_NAT ? 1u : 0u)) % shards;
+    return node_choose_shard(cluster, listener->node, listener->shard_aware ? ntohs(port) : 0);
 }
 
 static void accept_all(struct node_server *server, struct listener *listener)

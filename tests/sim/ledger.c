@@ -46,7 +46,7 @@ static void request_seen(const struct wire_request *request)
                 "%s %ld has another timestamp when sent again", ledger->what, index);
     entry->seen = true;
     entry->requests++;
-    if (!entry->unanswered) {
+    if (!entry->unanswered && !entry->told) { /* the rest of a copy's frame may follow when another attempt has decided */
         entry->unanswered = true;
         ledger->bytes_unanswered += entry->size;
         ledger->rows_unanswered++;

@@ -180,8 +180,14 @@ static void connect_answered(struct link *link)
     } else if (place->blackhole_us > world.now_us) {
         link->half_open = true;
     } else {
-        link->conn = node_conn_open(sim.nodes, link->node, 0, world.now_us);
-        if (link->conn == NULL)
+        enum node_shard_port how = NODE_SHARD_PORT_OPEN;
+        if (link->source_port != 0)
+            (void)node_shard_port(sim.nodes, link->node, &how);
+        if (how == NODE_SHARD_PORT_CLOSED)
+            link->error = ECONNREFUSED;
+        else if (how == NODE_SHARD_PORT_SILENT)
+            link->half_open = true;
+        else if ((link->conn = node_conn_open(sim.nodes, link->node, node_choose_shard(sim.nodes, link->node, link->source_port), world.now_us)) == NULL)
             link->error = ECONNREFUSED;
     }
     world_trace("connected", link->number, link->node, (uint64_t)link->error);

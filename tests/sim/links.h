@@ -31,6 +31,7 @@ enum link_state { LINK_FREE, LINK_CONNECTING, LINK_OPEN };
 struct link {
     enum link_state state;
     uint32_t number, node;
+    uint16_t source_port;   /* to the shard-aware port; 0: the ordinary one */
     int64_t connect_us;     /* when the connect is answered; INT64_MAX never */
     int error;              /* pending socket error: ECONNREFUSED, ECONNRESET */
     struct node_conn *conn; /* the node's end; NULL: gone, or never there */

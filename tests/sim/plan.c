@@ -49,6 +49,23 @@ static void make_network(struct network_shape *shape)
     shape->hangups_told = percent(50);
 }
 
+/* As ScyllaDB: shards, a port that chooses them or is not what it says, tablets. */
+static void make_scylla(struct plan *plan)
+{
+    struct stage_options *stage = &plan->stage;
+    stage->node.shards = 1 + below(8);
+    stage->node.version_max = 4; /* no checksums: see make_fault */
+    stage->node.tablets = percent(60);
+    plan->shard_port = percent(50) ? NODE_SHARD_PORT_OPEN : (enum node_shard_port)below(5);
+    stage->cluster.shard_connections = percent(80) ? CQLRING_DEFAULT : CQLRING_NO;
+    stage->cluster.shard_aware_port = percent(80) ? CQLRING_DEFAULT : CQLRING_NO;
+    stage->cluster.shard_busy_percent = percent(60) ? 0 : 1 + below(100);
+    if (percent(30)) {
+        stage->cluster.local_port_min = 20000;
+        stage->cluster.local_port_max = 20000 + (int32_t)below(20);
+    }
+}
+
 static void make_ground(struct plan *plan)
 {
     struct stage_options *stage = &plan->stage;
@@ -65,9 +82,11 @@ static void make_ground(struct plan *plan)
     }
     if (percent(30))
         stage->node.trickle = 1 + below(5);
+    if (percent(25))
+        make_scylla(plan);
     static const int32_t versions[] = {0, 0, 4, 5};
-    stage->cluster.protocol_version = versions[below(4)];
-    if (stage->cluster.protocol_version == 0 && percent(30)) {
+    stage->cluster.protocol_version = versions[below(stage->node.shards > 0 ? 3 : 4)];
+    if (stage->node.shards == 0 && stage->cluster.protocol_version == 0 && percent(30)) {
         stage->node.version_max = 4;
         stage->node.refusal = (enum node_refusal)below(6);
     }
@@ -363,7 +382,7 @@ void plan_tell(const struct plan *plan, FILE *file)
     static const char *const mishaps[MISHAP_COUNT] = {
         "reset",      "close",       "half-open",  "crash", "freeze",           "refuse",
         "black hole", "slow reader", "no sockets", "gap",   "forgets prepared", "silence",
-        "wall clock", "events"};
+        "wall clock", "events", "tablets move", "other shards"};
     static const char *const endings[] = {"when all is through", "session close", "cluster close"};
     const struct stage_options *stage = &plan->stage;
     const struct network_shape *shape = &stage->network;
@@ -375,6 +394,14 @@ void plan_tell(const struct plan *plan, FILE *file)
         stage->node.version_max == 0 ? 5u : stage->node.version_max,
         yes(stage->cluster.compression == CQLRING_COMPRESSION_LZ4, ", LZ4"),
         stage->runtime.inflight_max, stage->cluster.inflight_per_connection);
+    if (stage->node.shards > 0) {
+        static const char *const ports[] = {"open", "behind NAT", "closed", "silent", "unlisted"};
+        fprintf(file, "  %u shards%s, the port for them %s%s%s; busy at %u%%\n", stage->node.shards,
+                yes(stage->node.tablets, " and tablets"), ports[plan->shard_port],
+                yes(stage->cluster.shard_aware_port == CQLRING_NO, " and not wanted"),
+                yes(stage->cluster.shard_connections == CQLRING_NO, ", one connection a node"),
+                stage->cluster.shard_busy_percent);
+    }
     fprintf(
         file,
         "  network: %u us + %u, node %u slow, buffers %u and %u, cuts %u%%, short %u%%; nodes delay %u +- %u us, trickle %u\n",

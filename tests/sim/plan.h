@@ -49,6 +49,8 @@ enum mishap_kind {
     MISHAP_SILENCE,
     MISHAP_CLOCK,
     MISHAP_EVENT,
+    MISHAP_TABLETS, /* split, merged, moved */
+    MISHAP_RESHARD, /* the node starts again with another number of shards */
     MISHAP_COUNT
 };
 
@@ -64,6 +66,7 @@ enum ending { END_ALL, END_SESSION_CLOSE, END_CLUSTER_CLOSE };
 struct plan {
     uint64_t seed;
     struct stage_options stage;
+    enum node_shard_port shard_port;
     bool early; /* mishaps from before the cluster is opened */
     struct job_plan jobs[JOBS_MAX];
     uint32_t job_count;

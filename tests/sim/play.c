@@ -48,6 +48,11 @@ static void on_nodes(struct play *play, const struct mishap *mishap, uint32_t no
     case MISHAP_REFUSE: network_refuse(node, mishap->for_us); break;
     case MISHAP_BLACKHOLE: network_blackhole(node, mishap->for_us); break;
     case MISHAP_SLOW: network_slow_reader(node, mishap->for_us, (uint32_t)mishap->amount); break;
+    case MISHAP_RESHARD:
+        if (play->plan->stage.node.shards > 0)
+            node_set_shards(play->stage.nodes, node, 1 + (uint32_t)(mishap->for_us % 8));
+        network_crash(node, mishap->for_us);
+        break;
     case MISHAP_FORGET: node_forget_prepared(play->stage.nodes, node); break;
     case MISHAP_SILENCE:
         node_silence(play->stage.nodes, node, true);
@@ -72,6 +77,10 @@ static void mishap_strikes(void *context, uint64_t index)
     case MISHAP_GAP: network_gap(mishap->for_us, mishap->for_us % 2 == 0); return;
     case MISHAP_CLOCK: world.wall_us += mishap->amount; return;
     case MISHAP_EVENT: events(play, mishap); return;
+    case MISHAP_TABLETS:
+        if (play->plan->stage.node.tablets)
+            node_set_tablets(play->stage.nodes, 1 + (uint32_t)(mishap->for_us % 6), (uint32_t)(mishap->for_us / 6 % 4));
+        return;
     default: break;
     }
     for (uint32_t i = 0; i < play->stage.node_count; i++)
@@ -97,6 +106,7 @@ static void trouble(struct play *play)
 {
     const struct plan *plan = play->plan;
     char message[200];
+    node_set_shard_port(play->stage.nodes, NODE_ALL, plan->shard_port);
     for (uint32_t i = 0; i < plan->mishap_count; i++)
         world_later(plan->mishaps[i].at_us, mishap_strikes, play, i);
     for (uint32_t i = 0; i < plan->fault_count; i++)

@@ -21,7 +21,7 @@ static struct link *link_of(int fd)
 
 static int sim_connect(struct net *self, const struct address *address, uint16_t local_port)
 {
-    (void)self, (void)local_port;
+    (void)self;
     network_counts.connects++;
     world.activity++;
     if (sim.no_sockets_us > world.now_us)
@@ -31,6 +31,11 @@ static int sim_connect(struct net *self, const struct address *address, uint16_t
     world_check(address->storage.ss_family == AF_INET && node < NODES_MAX &&
                     node < node_count(sim.nodes),
                 "connect to an address that nobody has");
+    bool chooses = ntohs(four->sin_port) == node_shard_port(sim.nodes, node, NULL);
+    world_check((local_port != 0) == chooses, "port %u from the local port %u", ntohs(four->sin_port),
+                local_port);
+    if (chooses && chance_percent(&sim.chance, 3))
+        return chance_percent(&sim.chance, 50) ? -EADDRINUSE : -EADDRNOTAVAIL; /* another has it */
     uint32_t slot = 0;
     while (slot < LINKS_MAX && sim.links[slot].state != LINK_FREE)
         slot++;
@@ -41,6 +46,7 @@ static int sim_connect(struct net *self, const struct address *address, uint16_t
     *link = (struct link){.state = LINK_CONNECTING,
                           .number = ++sim.link_number,
                           .node = node,
+                          .source_port = local_port,
                           .reset_us = INT64_MAX,
                           .close_after = -1};
     link->connect_us = world.now_us + links_flight_us(link) * 2;

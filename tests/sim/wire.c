@@ -32,6 +32,7 @@ struct asked {
 struct wire {
     uint32_t link, node;
     uint8_t version;
+    uint8_t extensions; /* that change how a request reads */
     bool lz4;
     bool blind; /* damaged by the fault plan: nothing that follows can be trusted */
     uint32_t open;
@@ -91,7 +92,7 @@ uint32_t wire_open(const struct wire *wire)
 
 static struct dialect dialect_of(const struct wire *wire)
 {
-    return (struct dialect){.version = wire->version};
+    return (struct dialect){.version = wire->version, .extensions = wire->extensions};
 }
 
 static void startup_seen(struct wire *wire, cqlring_bytes body)
@@ -107,6 +108,8 @@ static void startup_seen(struct wire *wire, cqlring_bytes body)
             return;
         if (key.size == 11 && memcmp(key.data, "COMPRESSION", 11) == 0)
             wire->lz4 = value.size == 3 && memcmp(value.data, "lz4", 3) == 0;
+        if (key.size == 22 && memcmp(key.data, "SCYLLA_USE_METADATA_ID", 22) == 0)
+            wire->extensions |= EXT_METADATA_ID;
     }
 }
 

@@ -52,12 +52,21 @@ START_TEST(a_bare_if_makes_a_write_conditional)
         ck_assert_msg(cqr_text_is_conditional(cqlring_text(conditional[i])), "%s", conditional[i]);
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
         ck_assert_msg(!cqr_text_is_conditional(cqlring_text(plain[i])), "%s", plain[i]);
+    ck_assert(cqr_text_is_plain_write(cqlring_text("update t set a = 1 where b = 2")));
+    ck_assert(cqr_text_is_plain_write(cqlring_text("BEGIN BATCH INSERT INTO t (a) VALUES (1); APPLY BATCH")));
+    static const char *const others[] = {"", "SELECT a FROM t", "CREATE TABLE t (a int PRIMARY KEY)", "DROP TABLE IF EXISTS t", "TRUNCATE t", "USE ks",
+                                         "INSERT INTO t (a) VALUES (1) IF NOT EXISTS", "GRANT ALL ON t TO u", "DELETE FROM t WHERE a = 1 IF b = 2"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        ck_assert_msg(!cqr_text_is_plain_write(cqlring_text(others[i])), "%s", others[i]);
 }
 END_TEST
 
 START_TEST(a_select_is_one_behind_blanks_and_comments)
 {
     ck_assert(cqr_text_is_read(cqlring_text("SELECT * FROM t")));
+    ck_assert(cqr_text_is_use(cqlring_text(" -- x\n Use \"ks\"")));
+    ck_assert(!cqr_text_is_use(cqlring_text("USER")));
+    ck_assert(!cqr_text_is_use(cqlring_text("INSERT INTO t (use) VALUES (1)")));
     ck_assert(cqr_text_is_read(cqlring_text("\n\t -- c\n/* INSERT */ select * FROM t")));
     ck_assert(!cqr_text_is_read(cqlring_text("SELECTED")));
     ck_assert(!cqr_text_is_read(cqlring_text("/* SELECT")));
