@@ -323,8 +323,10 @@ START_TEST(closing_with_and_without_drain_settles_every_row_of_a_batch)
             ck_assert_int_eq(cqlring_future_wait(job, 1000, &bench.error), CQLRING_TIMEOUT);
             cqlring_job_summary(job, &bench.summary);
         }
-        if (drains[i] == 0)
+        if (drains[i] == 0) { /* and what it has answered is taken and made up for, so some are under way for certain */
             node_freeze(bench.flow.node, 0, -1);
+            ck_assert_int_eq(cqlring_future_wait(job, 50000, &bench.error), CQLRING_TIMEOUT);
+        }
         flow_ok(cqlring_session_close(bench.flow.session, drains[i], &closed, &bench.error));
         flow_ok(cqlring_future_wait(closed, 10000000, &bench.error));
         ck_assert_int_eq(cqlring_future_wait(job, 0, &bench.error), CQLRING_CLOSED);

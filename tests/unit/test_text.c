@@ -31,6 +31,21 @@ static const char *const plain[] = {
     "UPDATE t /* IF",
 };
 
+START_TEST(only_equalities_choose_rows_by_key)
+{
+    static const char *const by_key[] = {"INSERT INTO t (p, c, inner_v) VALUES (?, ?, 'in')", "update t set v = ? where p = ? and c = ?",
+                                         "DELETE FROM t WHERE p = ? AND \"in\" = ? -- in"};
+    static const char *const others[] = {"DELETE FROM t WHERE p = ? AND c IN (?, ?)", "DELETE FROM t WHERE p = ? AND c > ?", "DELETE FROM t WHERE p = ? AND c<=?",
+                                         "UPDATE t SET v = ? WHERE p = ? AND c in ?", ""};
+    for (size_t i = 0; i < sizeof by_key / sizeof by_key[0]; i++)
+        ck_assert_msg(cqr_text_is_by_key(cqlring_text(by_key[i])), "%s", by_key[i]);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        ck_assert_msg(!cqr_text_is_by_key(cqlring_text(others[i])), "%s", others[i]);
+    ck_assert(cqr_text_is_batch(cqlring_text("/* x */ begin unlogged batch")));
+    ck_assert(!cqr_text_is_batch(cqlring_text("INSERT INTO begin (k) VALUES (1)")));
+}
+END_TEST
+
 START_TEST(a_bare_if_makes_a_write_conditional)
 {
     for (size_t i = 0; i < sizeof conditional / sizeof conditional[0]; i++)
@@ -79,6 +94,7 @@ int main(void)
 {
     Suite *suite = suite_create("text");
     TCase *tcase = tcase_create("text");
+    tcase_add_test(tcase, only_equalities_choose_rows_by_key);
     tcase_add_test(tcase, a_bare_if_makes_a_write_conditional);
     tcase_add_test(tcase, a_select_is_one_behind_blanks_and_comments);
     tcase_add_test(tcase, a_text_cut_anywhere_is_read_within_its_bounds);
