@@ -694,6 +694,7 @@ static void issue(struct lane *lane, struct job_part *part)
             return;
         if (room == 0 && (room = window_room(part, conn)) == 0) { /* a row is there, and waits for an answer; refused ones took no room */
             conn->writer.adapt.reached = true;
+            part->stall_since_us = 0; /* somebody is there */
             part->blocked = true;
             return;
         }

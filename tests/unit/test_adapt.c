@@ -261,6 +261,33 @@ START_TEST(what_something_else_limits_says_nothing)
 }
 END_TEST
 
+/* A job with a large window of its own is on the same connection: ours is always reached, and what it is changes nothing. */
+START_TEST(a_step_that_moves_nothing_is_not_kept)
+{
+    struct adapt adapt;
+    cqr_adapt_init(&adapt, ADAPT_FLOOR, ADAPT_START, ADAPT_CAP);
+    struct run random = {.random = 7};
+    for (int64_t i = 0; i < 400000; i++) {
+        (void)cqr_adapt_room(&adapt, 900);
+        cqr_adapt_answer(&adapt, (uint32_t)(9000 + 2000 * uniform(&random)), 900, i * 10);
+        if (adapt.limit > 2 * ADAPT_START || adapt.base != ADAPT_START)
+            ck_abort_msg("after %lld answers: limit %u, base %u", (long long)i, adapt.limit, adapt.base);
+    }
+}
+END_TEST
+
+START_TEST(one_overload_is_cut_once_however_many_tell_of_it)
+{
+    struct adapt adapt;
+    cqr_adapt_init(&adapt, ADAPT_FLOOR, 200, ADAPT_CAP);
+    for (int i = 0; i < 200; i++)
+        cqr_adapt_shed(&adapt, 1000 + i);
+    ck_assert_uint_eq(adapt.limit, 170);
+    cqr_adapt_shed(&adapt, 1000000); /* another one */
+    ck_assert_uint_eq(adapt.limit, 144);
+}
+END_TEST
+
 START_TEST(it_stays_between_floor_and_cap_whatever_comes)
 {
     struct run random = {.random = 42};
@@ -295,6 +322,8 @@ int main(void)
     tcase_add_loop_test(tcase, it_backs_off_from_a_server_that_sheds_load, 0, 3);
     tcase_add_loop_test(tcase, it_follows_a_server_that_becomes_slower_or_faster, 0, 2);
     tcase_add_test(tcase, what_something_else_limits_says_nothing);
+    tcase_add_test(tcase, a_step_that_moves_nothing_is_not_kept);
+    tcase_add_test(tcase, one_overload_is_cut_once_however_many_tell_of_it);
     tcase_add_test(tcase, it_stays_between_floor_and_cap_whatever_comes);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
