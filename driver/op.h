@@ -106,6 +106,7 @@ struct op {
     bool pages;                        /* a job's row: all its pages are wanted */
     bool may_continue;                 /* settled, and a further page is there */
     uint8_t reply_opcode;              /* with reply_block */
+    uint8_t unreadable;                /* answers that could not be read and were asked for again */
     uint32_t sent_after_us;            /* the last attempt, after first_sent_us */
     uint32_t limit_node;               /* a job's row: which node it was counted on */
 

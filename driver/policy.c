@@ -96,7 +96,7 @@ enum retry_decision cqr_retry_decide(const struct attempt_outcome *outcome)
     /* An answer that cannot be read was damaged on its way, or it is what we cannot read: then the next one will be the same,
        and each of them costs a connection. */
     if (outcome->phase == CQLRING_ANSWERED)
-        return outcome->patient && outcome->tries < UNREADABLE_TRIES ? RETRY_NEXT : RETRY_NO;
+        return outcome->patient && outcome->unreadable < UNREADABLE_TRIES ? RETRY_NEXT : RETRY_NO;
     return RETRY_NEXT;
 }
 

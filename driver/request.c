@@ -416,7 +416,8 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
                                       .idempotent = op->plan->idempotent || op->plan->is_read,
                                       .patient = op->plan->patient,
                                       .retry_enabled = op->plan->retry,
-                                      .tries = op->tries};
+                                      .tries = op->tries,
+                                      .unreadable = op->unreadable};
     bool cancelled = op->cancelled || (op->race != NULL && op->race->op->cancelled);
     enum retry_decision decision = cancelled || cqr_op_is_own(op) || lane->stopping ? RETRY_NO : cqr_retry_decide(&outcome);
     if (server != NULL && server->code == ERROR_OVERLOADED)
@@ -452,6 +453,8 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
     op->reprepares = 0; /* the bound is one try's: a row that is tried until its deadline may meet a node that has forgotten again */
     if (op->phase != CQLRING_NOT_SENT) {
         op->tries++;
+        if (status == CQLRING_PROTOCOL && op->phase == CQLRING_ANSWERED && op->unreadable < UINT8_MAX)
+            op->unreadable++;
         op->same = decision == RETRY_SAME;
         if (op->node != NULL && !op->same)
             op->tried |= UINT64_C(1) << (op->node->index & 63);
