@@ -88,6 +88,7 @@ static void page_next(struct lane *lane, struct job_part *part, struct op *op)
     op->sent_after_us = 0;
     op->attempts = op->tries = op->consistency_1 = 0;
     op->reprepares = 0;
+    op->unreadable = 0;
     op->tried = 0;
     op->may_continue = false;
     op->cancelled = false;

@@ -89,6 +89,7 @@ struct op {
     bool has_token;
     bool same;                         /* next attempt on the same node, if it can take it */
     bool retrying;                     /* a job's row that its part counts among those tried again */
+    uint8_t unreadable;                /* answers that could not be read and were asked for again */
 
     /* in flight */
     uint16_t stream;

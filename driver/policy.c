@@ -28,8 +28,9 @@
    "Next" ends by itself when every node has been tried.
 
    Rows of jobs that are marked idempotent: whatever may pass is tried again. "Next" is then the same node where there is
-   no other, and only the row's deadline ends it (answers that cannot be read: five tries). A row over a rate limit is tried again on the same node, by itself when it is
-   idempotent, and in any case when the coordinator did not let it in. */
+   no other, and only the row's deadline ends it; but an answer that cannot be read, which costs a connection, is asked for
+   five times again at most. A row over a rate limit is tried again on the same node, by itself when it is idempotent, and
+   in any case when the coordinator did not let it in. */
 
 enum { UNREADABLE_TRIES = 5 };
 
@@ -96,7 +97,7 @@ enum retry_decision cqr_retry_decide(const struct attempt_outcome *outcome)
     /* An answer that cannot be read was damaged on its way, or it is what we cannot read: then the next one will be the same,
        and each of them costs a connection. */
     if (outcome->phase == CQLRING_ANSWERED)
-        return outcome->patient && outcome->tries < UNREADABLE_TRIES ? RETRY_NEXT : RETRY_NO;
+        return outcome->patient && outcome->unreadable < UNREADABLE_TRIES ? RETRY_NEXT : RETRY_NO;
     return RETRY_NEXT;
 }
 

@@ -28,6 +28,7 @@ struct attempt_outcome {
     bool patient;                    /* a row of a job */
     bool retry_enabled;
     uint16_t tries;                  /* decisions made for this request before this one */
+    uint8_t unreadable;              /* of them because the answer could not be read */
 };
 
 enum retry_decision cqr_retry_decide(const struct attempt_outcome *outcome);

@@ -437,7 +437,8 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
                                       .idempotent = op->plan->idempotent || op->plan->is_read,
                                       .patient = op->plan->patient,
                                       .retry_enabled = op->plan->retry,
-                                      .tries = op->tries};
+                                      .tries = op->tries,
+                                      .unreadable = op->unreadable};
     bool cancelled = op->cancelled || (op->race != NULL && op->race->op->cancelled);
     enum retry_decision decision = cancelled || cqr_op_is_own(op) || lane->stopping ? RETRY_NO : cqr_retry_decide(&outcome);
     if (server != NULL && server->code == ERROR_OVERLOADED)
@@ -476,6 +477,8 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
     if (op->phase != CQLRING_NOT_SENT) {
         op->tries++;
         cqr_job_row_retried(op);
+        if (status == CQLRING_PROTOCOL && op->phase == CQLRING_ANSWERED && op->unreadable < UINT8_MAX)
+            op->unreadable++;
         op->same = decision == RETRY_SAME;
         if (op->node != NULL && !op->same)
             op->tried |= UINT64_C(1) << (op->node->index & 63);

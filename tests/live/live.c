@@ -33,6 +33,7 @@ bool live_read_environment(void)
         .types = environment("CQLRING_LIVE_TYPES", "tests/live/types.tsv"),
         .only = environment("CQLRING_LIVE_ONLY", NULL),
         .control = environment("CQLRING_LIVE_CONTROL", NULL),
+        .moved = environment("CQLRING_LIVE_MOVED", NULL),
         .rows = strtoull(environment("CQLRING_LIVE_ROWS", "1000000"), NULL, 10),
         .keep = environment("CQLRING_LIVE_KEEP", NULL) != NULL,
     };

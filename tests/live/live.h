@@ -15,8 +15,9 @@
      CQLRING_LIVE_TYPES          types.tsv; default tests/live/types.tsv
      CQLRING_LIVE_ONLY           only tests whose name contains this; "types", "tls" and "auth" are names too
      CQLRING_LIVE_ROWS           how many rows test_bulk writes; default 1 000 000
-     CQLRING_LIVE_CONTROL        a program that takes "kill N", "pause N", "resume N" and "restart N" for node N of three:
-                                 test_bulk then loses nodes while it writes
+     CQLRING_LIVE_CONTROL        a program that takes "kill N", "pause N", "resume N", "restart N" and "move N ADDRESS" for node
+                                 N of several: test_bulk then loses nodes while it writes; test_rolling needs it
+     CQLRING_LIVE_MOVED          the address that test_rolling moves node 3 to
      CQLRING_LIVE_KEEP           leave everything where it is at the end, for others to read
 
    Everything is made in the keyspace cqlring_live, which is dropped before and afterwards. One thread. */
@@ -27,7 +28,7 @@
 
 struct live_options {
     const char *host, *user, *password, *tls_ca, *tls_certificate, *tls_wrong_ca, *tls_client_certificate, *tls_client_key;
-    const char *types, *only, *control;
+    const char *types, *only, *control, *moved;
     int32_t port;
     uint64_t rows;
     bool keep;
