@@ -103,19 +103,25 @@ static void page_next(struct lane *lane, struct job_part *part, struct op *op)
 }
 
 /* The sink has it, or nobody wants it. */
-static void row_accept(struct lane *lane, struct job_part *part, struct op *op)
+/* A page; and not the row's last one, or the next one is under way. */
+static __attribute__((noinline, cold)) void page_accept(struct lane *lane, struct job_part *part, struct op *op)
+{
+    if (op->split != SPLIT_PAGE) {
+        page_next(lane, part, op);
+        return;
+    }
+    op->next->split = SPLIT_NOT;
+    list_remove(part, op);
+    cqr_op_give(lane, op);
+}
+
+static inline __attribute__((always_inline)) void row_accept(struct lane *lane, struct job_part *part, struct op *op)
 {
     part->done_count--;
     part->bytes -= op->reply_budget;
     op->reply_budget = 0;
-    if (op->split == SPLIT_PAGE) {
-        op->next->split = SPLIT_NOT;
-        list_remove(part, op);
-        cqr_op_give(lane, op);
-        return;
-    }
-    if (op->may_continue) {
-        page_next(lane, part, op);
+    if (op->split == SPLIT_PAGE || op->may_continue) {
+        page_accept(lane, part, op);
         return;
     }
     list_remove(part, op);
