@@ -123,6 +123,24 @@ static void next_candidate(struct control *control)
     connect_candidate(control);
 }
 
+/* The name that it was found by; "" where a literal was given. */
+static const char *candidate_name(const struct cqlring_cluster *cluster, const struct resolved_address *candidate)
+{
+    struct address literal;
+    return candidate->point < cluster->point_count && !cqr_address_from_literal(&literal, cluster->points[candidate->point].host, 1)
+               ? cluster->points[candidate->point].host
+               : "";
+}
+
+const char *cqr_control_name(const struct cqlring_cluster *cluster, const struct address *address)
+{
+    const struct control *control = cluster->control;
+    for (uint32_t i = 0; control != NULL && i < control->candidate_count; i++)
+        if (cqr_address_equal(&control->candidates[i].address, address))
+            return candidate_name(cluster, &control->candidates[i]);
+    return "";
+}
+
 static void connect_candidate(struct control *control)
 {
     struct cqlring_cluster *cluster = control->cluster;
@@ -132,17 +150,13 @@ static void connect_candidate(struct control *control)
         struct resolved_address *candidate = &control->candidates[control->at];
         char text[64];
         cqr_address_format(&candidate->address, text);
-        const char *name = "";
-        struct address literal;
-        if (candidate->point < cluster->point_count && !cqr_address_from_literal(&literal, cluster->points[candidate->point].host, 1))
-            name = cluster->points[candidate->point].host;
         control->config = cluster->config;
         control->config.version = control->version_try != 0 ? control->version_try : (uint8_t)atomic_load_explicit(&cluster->version, memory_order_relaxed);
         control->config.register_events = true;
         struct conn_request request = {.cluster = cluster,
                                        .address = candidate->address,
                                        .text = text,
-                                       .tls_name = name,
+                                       .tls_name = candidate_name(cluster, candidate),
                                        .config = &control->config,
                                        .in_flight_max = 64,
                                        .frame_size_max = cluster->frame_size_max,
@@ -570,8 +584,11 @@ static void round_with(struct control *control, struct resolution *resolution)
         known = control->candidate_count;
         for (uint32_t i = 0; i < resolution->count; i++) {
             bool listed = false;
-            for (uint32_t j = 0; j < known && !listed; j++)
+            for (uint32_t j = 0; j < known && !listed; j++) {
                 listed = cqr_address_equal(&candidates[j].address, &resolution->addresses[i].address);
+                if (listed)
+                    candidates[j].point = resolution->addresses[i].point; /* its name */
+            }
             if (!listed)
                 candidates[control->candidate_count++] = resolution->addresses[i];
         }

@@ -149,13 +149,14 @@ static void tokens_add(struct draft *draft, cqlring_bytes tokens, uint32_t node)
     }
 }
 
-/* The name that a contact point gave for this address: certificates are made out to it. */
+/* The name that a contact point gave for this address: certificates are made out to it. Of a name with several addresses, all of
+   them have it, whichever was dialled first. */
 static const char *contact_name(const struct cqlring_cluster *cluster, const struct address *address)
 {
     for (uint32_t i = 0; i < cluster->node_count; i++)
         if (cluster->nodes[i]->contact_name[0] != '\0' && cqr_address_equal(&cluster->nodes[i]->address, address))
             return cluster->nodes[i]->contact_name;
-    return "";
+    return cqr_control_name(cluster, address);
 }
 
 /* A row of system.local or a peers table becomes a node of the draft; NULL when it is not one. */

@@ -125,21 +125,24 @@ static bool lives(const struct op *op, const struct pool_link *link)
     return link != NULL && link->up && !link->conn->writer.suspect && !was_tried(op, link);
 }
 
-/* A replica in our rack with the fewest requests under way. One that is full is not waited for: the next rack is not far. But one
-   whose window is reached is (true, *conn NULL): in a job that is so all the time. */
-static bool rack_route(const struct op *op, const struct pool *pool, const struct route_limit *limit, const uint16_t *replicas, uint32_t count,
+/* A replica in our rack with the fewest requests under way. One that is full, silent or resting is not waited for: the next rack is
+   not far. But one whose window is reached is (true, *conn NULL): in a job that is so all the time. */
+static bool rack_route(const struct lane *lane, const struct op *op, const struct pool *pool, const struct route_limit *limit, const uint16_t *replicas, uint32_t count,
                        struct conn **conn)
 {
     struct conn *best = NULL;
     bool waits = false;
     for (uint32_t i = 0; i < count; i++) {
         struct pool_link *link = replicas[i] < pool->link_count ? pool->links[replicas[i]] : NULL;
-        if (!lives(op, link) || !link->node->in_rack || !cqr_limit_on_node(limit, link) || !cqr_writer_has_room(link->conn))
+        if (!lives(op, link) || !link->node->in_rack || !cqr_limit_on_node(limit, link))
             continue;
-        if (!cqr_limit_window(limit, link->conn))
+        struct conn *own = link->shards != NULL ? cqr_route_shard(lane, op, link) : link->conn;
+        if (own == NULL || !cqr_writer_has_room(own) || cqr_route_is_slow(lane, own))
+            continue;
+        if (!cqr_limit_window(limit, own))
             waits = true;
-        else if (best == NULL || link->conn->writer.in_flight < best->writer.in_flight)
-            best = link->conn;
+        else if (best == NULL || own->writer.in_flight < best->writer.in_flight)
+            best = own;
     }
     *conn = best;
     return best != NULL || waits;
@@ -220,7 +223,7 @@ static bool plan_route(struct lane *lane, struct pool *pool, struct op *op, cons
     cqlring_plan_query query = {.token = op->token,
                                 .has_token = op->has_token,
                                 .is_read = op->plan->is_read,
-                                .is_conditional = op->version != NULL && op->version->is_lwt,
+                                .is_conditional = cqr_route_is_conditional(op),
                                 .attempts = op->attempts,
                                 .tag = op->tag,
                                 .keyspace = op->version != NULL ? op->version->keyspace : pool->keyspace};
@@ -252,7 +255,7 @@ bool cqr_policy_route(struct lane *lane, struct pool *pool, struct op *op, const
     const struct node_policy *policy = &pool->cluster->policy;
     if (policy->plan != NULL && plan_route(lane, pool, op, replicas, count, any_up, conn))
         return true;
-    if (policy->local_rack != NULL && (op->version == NULL || !op->version->is_lwt) && rack_route(op, pool, limit, replicas, count, conn))
+    if (policy->local_rack != NULL && !cqr_route_is_conditional(op) && rack_route(lane, op, pool, limit, replicas, count, conn))
         return true;
     return policy->remote_max > 0 && remote_route(lane, pool, op, replicas, count, any_up, conn);
 }

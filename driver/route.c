@@ -136,7 +136,12 @@ static inline __attribute__((always_inline)) struct conn *may_take(const struct 
 
 static inline bool is_lwt(const struct op *op)
 {
-    return op->version->is_lwt || (op->body != NULL && op->body->is_lwt);
+    return (op->version != NULL && op->version->is_lwt) || (op->body != NULL && op->body->is_lwt);
+}
+
+bool cqr_route_is_conditional(const struct op *op)
+{
+    return is_lwt(op);
 }
 
 /* The best of the op's replicas; *live: how many could take it, but for the limit. Made twice: for the ring alone, which is what most
@@ -184,6 +189,11 @@ static bool is_slow(const struct lane *lane, const struct conn *conn)
         return true; /* it said that it is overloaded */
     return lane->now_us - writer->received_us >= writer->slow_after_us && writer->in_flight >= SLOW_WAITING &&
            lane->now_us - writer->waiting_since_us >= writer->slow_after_us;
+}
+
+bool cqr_route_is_slow(const struct lane *lane, const struct conn *conn)
+{
+    return is_slow(lane, conn);
 }
 
 /* Another live replica that answers, else the slow one after all. */

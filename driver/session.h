@@ -212,6 +212,8 @@ enum { AGREEMENT_DEFAULT_US = 10000000 };
 
 /* control.c, submitter of lane 0 */
 struct conn *cqr_control_conn(const struct cqlring_cluster *cluster); /* the control connection; NULL: there is none just now */
+/* The name of a contact point that was resolved to this address, "" if none. Lane 0's submitter. */
+const char *cqr_control_name(const struct cqlring_cluster *cluster, const struct address *address);
 bool cqr_control_create(struct cqlring_cluster *cluster);
 void cqr_control_start(struct cqlring_cluster *cluster);  /* any thread; resolves, then goes on on the lane */
 void cqr_control_stop(struct lane *lane, struct cqlring_cluster *cluster);
@@ -276,6 +278,8 @@ static inline bool cqr_limit_window(const struct route_limit *limit, struct conn
 struct conn *cqr_route(struct lane *lane, struct op *op, const struct route_limit *limit, bool *any_up, bool *hope);
 /* Of a sharded node that is up: the connection for this op, by its shard. NULL: none takes it now. */
 struct conn *cqr_route_shard(const struct lane *lane, const struct op *op, const struct pool_link *link);
+bool cqr_route_is_conditional(const struct op *op); /* or a batch with a condition in it, wherever it stands */
+bool cqr_route_is_slow(const struct lane *lane, const struct conn *conn); /* silent with requests waiting, or resting after it was overloaded */
 bool cqr_version_token(struct lane *lane, const struct statement_version *version, const cqlring_bytes *cells, int64_t *token);
 
 #endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Contact points that are names: this program brings its own resolver, which every lookup of the library ends in. */
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ask.h"
+#include "secure.h"
+#include "watch.h"
+
+static atomic_uint lookups, first_host = 1, host_count = 2; /* 127.0.0.first_host, … */
+
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **found)
+{
+    (void)name;
+    (void)hints;
+    atomic_fetch_add(&lookups, 1);
+    *found = NULL;
+    for (unsigned i = atomic_load(&host_count); i-- > 0;) {
+        struct addrinfo *info = calloc(1, sizeof *info);
+        struct sockaddr_in *address = calloc(1, sizeof *address);
+        address->sin_family = AF_INET;
+        address->sin_addr.s_addr = htonl(0x7F000000 + atomic_load(&first_host) + i);
+        address->sin_port = service != NULL ? htons((uint16_t)atoi(service)) : 0;
+        *info = (struct addrinfo){.ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_addrlen = sizeof *address, .ai_addr = (struct sockaddr *)(void *)address,
+                                  .ai_next = *found};
+        *found = info;
+    }
+    return *found != NULL ? 0 : EAI_NONAME;
+}
+
+void freeaddrinfo(struct addrinfo *info)
+{
+    while (info != NULL) {
+        struct addrinfo *next = info->ai_next;
+        free(info->ai_addr);
+        free(info);
+        info = next;
+    }
+}
+
+static void start(struct flow *flow, uint32_t nodes)
+{
+    flow_init(flow);
+    watch_log(flow);
+    atomic_store(&first_host, 1);
+    atomic_store(&host_count, nodes);
+    flow->node_options.nodes = nodes;
+    flow->options.reconnect_min_us = 10000;
+    flow->options.reconnect_max_us = 100000;
+}
+
+static void open_by_name(struct flow *flow)
+{
+    static char points[64];
+    snprintf(points, sizeof points, "elsewhere.example:%u", node_port(flow->node, 0));
+    flow->options.contact_points = points;
+    flow_open(flow);
+}
+
+/* One certificate for the name, that all nodes show: each is known by it, not only the one that was dialled first. */
+START_TEST(tl_all_addresses_of_a_name_are_verified_by_it)
+{
+    static cqlring_tls_options tls;
+    struct flow flow;
+    start(&flow, 3);
+    secure_flow(&flow, "node-wronghost", &tls); /* made out to elsewhere.example */
+    flow_start(&flow);
+    open_by_name(&flow);
+    watch_for(&flow, watch_all_up, &(uint32_t){3});
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    for (int64_t k = 0; k < 30; k++) {
+        cqlring_bytes values[2] = {flow_bigint(k), {"x", 1}};
+        flow_ok(ask_prepared(&flow, insert, values, 2, NULL, NULL, NULL));
+    }
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
+/* rc_21: the first address of a name is dead, the second one answers. */
+START_TEST(rc_21_a_dead_address_of_a_name_leaves_the_others)
+{
+    struct flow flow;
+    start(&flow, 2);
+    flow_start(&flow);
+    node_down(flow.node, 0, false);
+    flow.options.connect_timeout_us = 2000000;
+    open_by_name(&flow);
+    flow_ok(ask_text(&flow, "SELECT key FROM system.local", NULL, 0, NULL, NULL, NULL));
+    node_up(flow.node, 0, false);
+    watch_for(&flow, watch_all_up, &(uint32_t){2});
+    flow_close(&flow);
+}
+END_TEST
+
+static bool has_looked(struct flow *flow, void *before)
+{
+    (void)flow;
+    return atomic_load(&lookups) > *(unsigned *)before;
+}
+
+/* rc_02: every node is away: the name is looked up again, which may lead elsewhere by then. (In caller mode names are looked up once.) */
+START_TEST(rc_02_names_are_looked_up_again_when_all_nodes_are_away)
+{
+    struct flow flow;
+    start(&flow, 1);
+    flow_start(&flow);
+    open_by_name(&flow);
+    if (flow.threads != CQLRING_THREADS_CALLER) {
+        unsigned before = atomic_load(&lookups);
+        node_down(flow.node, 0, false);
+        watch_for(&flow, has_looked, &before);
+        node_up(flow.node, 0, false);
+    }
+    ask_until_served(&flow);
+    flow_close(&flow);
+}
+END_TEST
+
+int main(void)
+{
+    if (!secure_make())
+        return 1;
+    Suite *suite = suite_create("names");
+    TCase *tcase = tcase_create("names");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, tl_all_addresses_of_a_name_are_verified_by_it);
+    tcase_add_test(tcase, rc_21_a_dead_address_of_a_name_leaves_the_others);
+    tcase_add_test(tcase, rc_02_names_are_looked_up_again_when_all_nodes_are_away);
+    suite_add_tcase(suite, tcase);
+    int status = flow_main(suite);
+    secure_remove();
+    return status;
+}
