@@ -216,7 +216,8 @@ typedef struct cqlring_retry_query {
 
 typedef struct cqlring_cluster_options {
     size_t struct_size;
-    const char *contact_points;   /* "host", "host:port", "[v6]:port", "/unix/path", comma separated; NULL: 127.0.0.1 */
+    const char *contact_points;   /* "host", "host:port", "[v6]:port", "/unix/path", comma separated; NULL: 127.0.0.1. Names are
+                                     looked up again when no node answers; in caller mode, where that would block, at the open only */
     int32_t port;                 /* where none is given, and for nodes that do not say theirs: default 9042 */
     const char *user, *password;  /* PLAIN; NULL: none */
     const cqlring_authenticator *authenticator; /* in place of them; copied. NULL: none */
