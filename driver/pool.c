@@ -199,6 +199,25 @@ void cqr_link_request(struct pool_link *link, struct conn_request *request)
                                      .connect_timeout_us = cluster->connect_timeout_us};
 }
 
+enum { BURST_MAX = 4, BURST_US = 5000 };
+
+/* A few at a time, scattered: a cluster of hundreds, or a rack that comes back, is not asked for all its handshakes at once, nor by
+   all clients in step. By time and not by how many are under way, so that those who never answer do not hold up the others. */
+static bool is_turn(struct lane *lane, struct pool_link *link)
+{
+    struct pool *pool = link->pool;
+    if (lane->now_us >= pool->burst_until_us) {
+        pool->burst_until_us = lane->now_us + BURST_US;
+        pool->burst_count = 0;
+    }
+    if (pool->burst_count < BURST_MAX) {
+        pool->burst_count++;
+        return true;
+    }
+    cqr_wheel_arm(&lane->wheel, &link->timer, pool->burst_until_us + (int64_t)(cqr_random(&lane->random) % BURST_US));
+    return false;
+}
+
 void cqr_link_connect(struct lane *lane, struct pool_link *link)
 {
     struct pool *pool = link->pool;
@@ -206,6 +225,8 @@ void cqr_link_connect(struct lane *lane, struct pool_link *link)
     if (link->conn != NULL || !link->wanted || pool->closing || lane->stopping)
         return;
     cqr_wheel_disarm(&lane->wheel, &link->timer);
+    if (!is_turn(lane, link))
+        return;
     struct conn_request request;
     cqr_link_request(link, &request);
     if (lane->conn_count < lane->conn_max)

@@ -127,6 +127,8 @@ struct pool {
     uint32_t link_count;
     struct pool_link *only;             /* the one link of a pool that has one, to a node without shards: nothing to choose */
     uint32_t up_count, connecting_count;
+    uint32_t burst_count;               /* connections begun since … */
+    int64_t burst_until_us;             /* … some milliseconds before this */
     uint32_t shards_connecting;         /* beyond the links' own */
     bool sharded;                       /* some node is, or was: rows need their token also where there is one node */
     uint32_t turn;                      /* round robin */
