@@ -57,6 +57,35 @@ static int32_t marker_of(const struct statement_version *version, const char *na
     return found;
 }
 
+/* Are two values of this type the same only when their bytes are? Not decimal (1.0 and 1.00), varint (01 and 0001), boolean (1 and 2),
+   floating point (NaNs), nor what is made of others. */
+static bool is_equal_by_bytes(const cqlring_type *type)
+{
+    switch (cqlring_type_kind(type)) {
+    case CQLRING_KIND_ASCII:
+    case CQLRING_KIND_BIGINT:
+    case CQLRING_KIND_BLOB:
+    case CQLRING_KIND_INT:
+    case CQLRING_KIND_TIMESTAMP:
+    case CQLRING_KIND_UUID:
+    case CQLRING_KIND_TEXT:
+    case CQLRING_KIND_TIMEUUID:
+    case CQLRING_KIND_INET:
+    case CQLRING_KIND_DATE:
+    case CQLRING_KIND_TIME:
+    case CQLRING_KIND_SMALLINT:
+    case CQLRING_KIND_TINYINT: return true;
+    default: return false;
+    }
+}
+
+/* A marker `:name` is called as its author likes, which may be as a column that it is not for; `?` is called as its column. Any colon
+   counts: where it is in a literal, rows go alone, which is never wrong. */
+static bool may_name_markers(const struct cqlring_prepared *prepared)
+{
+    return memchr(prepared->text, ':', prepared->text_size) != NULL;
+}
+
 /* A row of one whole primary key, all of it bound, and nothing that the partition's rows share. */
 static bool writes_one_row(struct batch_statement *statement, const struct cqlring_prepared *prepared, const cqlring_schema_table *table)
 {
@@ -68,7 +97,7 @@ static bool writes_one_row(struct batch_statement *statement, const struct cqlri
         if (column->kind != CQLRING_CLUSTERING)
             continue;
         int32_t marker = marker_of(statement->version, column->name);
-        if (marker < 0 || statement->key_count == BATCH_KEYS_MAX)
+        if (marker < 0 || statement->key_count == BATCH_KEYS_MAX || !is_equal_by_bytes(statement->version->bind->columns.array[marker].type))
             return false;
         statement->keys[statement->key_count++] = (uint16_t)marker;
     }
@@ -102,7 +131,7 @@ static cqlring_status statement_learn(struct batch_rule *rule, uint32_t index, s
                          "batch_by_partition: the primary key of %s.%s is not known, and rows of the same one must not share a batch: have the schema read "
                          "(schema_metadata, or cqlring_schema_refresh), or set distinct when no two rows write the same cell",
                          version->keyspace, version->table);
-    statement->joins = !may_count && writes_one_row(statement, prepared, table);
+    statement->joins = !may_count && !may_name_markers(prepared) && writes_one_row(statement, prepared, table);
     return CQLRING_OK;
 }
 

@@ -543,7 +543,9 @@ typedef struct cqlring_sink {
    Together go INSERTs, UPDATEs and DELETEs of one whole row of the same table, with the same partition key and the same timestamp_us.
    Never counters, lightweight transactions, reads, deletions of more than one row, or statements about a static column: these go
    alone. A batch has one timestamp, so rows of the same primary key never share one: the later one goes later and wins, as ever. For
-   that the schema must have been read (schema_metadata, cqlring_schema_refresh), else INVALID.
+   that the schema must have been read (schema_metadata, cqlring_schema_refresh), else INVALID. Rows whose statement has markers with
+   names (:name), or whose clustering columns have types with several forms of one value (decimal, varint, boolean, floating point,
+   and what is made of other types) go alone then.
 
    All else is as it is for rows alone. window, rows_max, errors_max, ordered and the summary count rows. Each row has its outcome: of
    a batch that failed, the batch's error. One that the server calls invalid (0x2200) is halved until the row that is wrong fails by

@@ -164,7 +164,8 @@ static void lane_abort(struct lane *lane, struct cqlring_session *session)
     cqr_job_session_final(lane, session);
     for (uint32_t i = 0; i < lane->ops_fresh; i++) {
         struct op *op = &lane->ops[i];
-        if (op->state != OP_FREE && op->state != OP_SETTLED && op->plan != NULL && op->plan->session == session)
+        /* a row in a batch has the batch's outcome, which may be in the ring already */
+        if (op->state != OP_FREE && op->state != OP_SETTLED && op->state != OP_IN_BATCH && op->plan != NULL && op->plan->session == session)
             cqr_op_abort(lane, op, CQLRING_CLOSED, "the session was closed before its answer came");
     }
     cqr_session_op_end(lane, session);

@@ -24,6 +24,56 @@ static void up(struct flow *flow)
     grid_up(flow);
 }
 
+/* The same row written twice must be two writes, the later one winning; where the bytes do not tell which row it is, all go alone. */
+struct pair {
+    cqlring_bytes cells[2][3];
+    int given;
+};
+
+static int32_t pair_next(cqlring_row *rows, uint32_t capacity, int64_t now_us, int64_t *wake_at_us, cqlring_error *error, void *context)
+{
+    struct pair *pair = context;
+    (void)now_us, (void)wake_at_us, (void)error;
+    if (pair->given > 0 || capacity < 2)
+        return 0;
+    for (int i = 0; i < 2; i++)
+        rows[i] = (cqlring_row){.cells = pair->cells[i]};
+    pair->given = 2;
+    return 2;
+}
+
+START_TEST(rows_whose_keys_cannot_be_told_apart_by_bytes_go_alone)
+{
+    static const struct {
+        const char *type, *insert;
+        cqlring_bytes first, second; /* the same clustering value */
+    } cases[] = {{"decimal", "INSERT INTO ks.d (p, c, v) VALUES (?, ?, ?)", {"\0\0\0\1\x0A", 5}, {"\0\0\0\2\x64", 5}},
+                 {"varint", "INSERT INTO ks.d (p, c, v) VALUES (?, ?, ?)", {"\1", 1}, {"\0\0\0\1", 4}},
+                 {"boolean", "INSERT INTO ks.d (p, c, v) VALUES (?, ?, ?)", {"\1", 1}, {"\2", 1}},
+                 {"int", "INSERT INTO ks.d (p, c, v) VALUES (:p, :v, :c)", {"\0\0\0\5", 4}, {"\0\0\0\5", 4}}}; /* v and c are called by one another's name */
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct flow flow;
+        up(&flow);
+        char cql[120];
+        snprintf(cql, sizeof cql, "CREATE TABLE ks.d (p int, c %s, v int, PRIMARY KEY (p, c))", cases[i].type);
+        flow_cql(&flow, cql);
+        cqlring_future *read = NULL;
+        flow_ok(cqlring_schema_refresh(flow.cluster, &read, NULL));
+        flow_ok(ask_end(read, NULL));
+        cqlring_prepared *insert = flow_prepare(&flow, cases[i].insert);
+        struct pair pair = {.cells = {{{"\0\0\0\1", 4}, cases[i].first, {"\0\0\0\x09", 4}}, {{"\0\0\0\1", 4}, cases[i].second, {"\0\0\0\3", 4}}}};
+        cqlring_source source = {.next = pair_next, .context = &pair};
+        cqlring_future *job = NULL;
+        flow_ok(cqlring_execute_concurrent(flow.session, &insert, 1, &source, NULL, 1, &together, &job, NULL));
+        flow_ok(ask_end(job, NULL));
+        ck_assert_uint_eq(flow_stats(&flow).batches, 0);
+        ck_assert_int_eq(ask_number(&flow, "SELECT v FROM ks.d WHERE p = 1"), 3); /* the later one */
+        cqlring_prepared_release(insert);
+        flow_close(&flow);
+    }
+}
+END_TEST
+
 START_TEST(rows_of_one_partition_go_as_one_unlogged_batch)
 {
     struct flow flow;
@@ -708,6 +758,7 @@ int main(void)
     TCase *tcase = tcase_create("batch_rows");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, rows_of_one_partition_go_as_one_unlogged_batch);
+    tcase_add_test(tcase, rows_whose_keys_cannot_be_told_apart_by_bytes_go_alone);
     tcase_add_test(tcase, rows_of_other_partitions_go_alone);
     tcase_add_test(tcase, interleaved_partitions_find_their_company_in_what_was_pulled);
     tcase_add_test(tcase, rows_max_bytes_max_and_look_rows_bound_a_batch);

@@ -343,6 +343,35 @@ START_TEST(closing_with_and_without_drain_settles_every_row_of_a_batch)
 }
 END_TEST
 
+/* Answers come all the while, so that some are in the ring, not yet looked at, when the close settles everything. */
+START_TEST(an_undrained_close_among_answers_settles_every_row_once)
+{
+    struct bench bench;
+    begin(&bench, 60000, 8);
+    bench.flow.node_options.delay_us = 300;
+    ready(&bench);
+    static const cqlring_batch_by_partition distinct = {.struct_size = sizeof distinct, .distinct = 1};
+    cqlring_job_options options = {.struct_size = sizeof options, .batch_by_partition = &distinct};
+    cqlring_session *own = bench.flow.session;
+    for (int i = 0; i < 150; i++) {
+        again(&bench);
+        flow_ok(cqlring_session_open_sync(bench.flow.cluster, NULL, &bench.flow.session, NULL));
+        cqlring_future *job = grid_start(&bench.flow, &bench.insert, 1, &bench.grid, &bench.sink, &options), *closed = NULL;
+        ck_assert_int_eq(cqlring_future_wait(job, i * 37 % 3000, &bench.error), CQLRING_TIMEOUT);
+        flow_ok(cqlring_session_close(bench.flow.session, i % 3 == 2 ? 500 : 0, &closed, &bench.error));
+        flow_ok(cqlring_future_wait(closed, 10000000, &bench.error));
+        ck_assert_int_eq(cqlring_future_wait(job, 0, &bench.error), CQLRING_CLOSED);
+        cqlring_job_summary(job, &bench.summary);
+        check_outcomes(&bench);
+        cqlring_future_release(closed);
+        cqlring_future_release(job);
+        cqlring_session_release(bench.flow.session);
+    }
+    bench.flow.session = own;
+    end(&bench);
+}
+END_TEST
+
 START_TEST(a_batch_without_an_answer_times_out_with_all_its_rows)
 {
     struct bench bench;
@@ -493,6 +522,7 @@ int main(void)
     tcase_add_test(tcase, a_sink_that_says_stop_leaves_out_what_was_only_planned);
     tcase_add_test(tcase, cancel_gives_every_issued_row_of_a_batch_one_outcome);
     tcase_add_test(tcase, closing_with_and_without_drain_settles_every_row_of_a_batch);
+    tcase_add_test(tcase, an_undrained_close_among_answers_settles_every_row_once);
     tcase_add_test(tcase, a_batch_without_an_answer_times_out_with_all_its_rows);
     tcase_add_test(tcase, a_slow_batch_is_sent_to_another_node_too);
     tcase_add_test(tcase, rows_wait_for_a_node_as_long_as_they_may_and_fail_each);
