@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import statistics
 import subprocess
@@ -104,6 +105,39 @@ def on(server, **options):
     for name, value in options.items():
         words += ["--" + name.replace("_", "-"), value]
     return words
+
+
+def instructions(program, server, each, scratch, **options):
+    """User instructions per row, all threads together: the difference of two run lengths under callgrind."""
+    counted = []
+    for rows in each:
+        command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=" + os.path.join(scratch, "callgrind"),
+                   "--log-file=" + os.path.join(scratch, "log"), program, *map(str, on(server, rows=rows, **options))]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with open(os.path.join(scratch, "log")) as log:
+            total = re.search(r"Collected\s*:\s*([\d,]+)", log.read())
+        if done.returncode != 0 or total is None:
+            raise Failed(f"callgrind: exit status {done.returncode}: {done.stderr[-300:]}")
+        counted.append((rows, int(total.group(1).replace(",", ""))))
+    (short, few), (long, many) = counted
+    return (many - few) / (long - short)
+
+
+def calls(program, server, each, scratch, **options):
+    """System calls per row, by name: the difference of two run lengths under strace."""
+    counted = []
+    for rows in each:
+        table = os.path.join(scratch, "strace")
+        run(["strace", "-f", "-c", "-o", table, program, *on(server, rows=rows, **options)])
+        names = {}
+        with open(table) as lines:
+            for line in lines:  # % time, seconds, usecs/call, calls, (errors,) name
+                words = line.split()
+                if len(words) >= 5 and words[3].isdigit() and words[-1] != "total":
+                    names[words[-1]] = int(words[3])
+        counted.append(names)
+    few, many = counted
+    return {name: (many[name] - few.get(name, 0)) / (each[1] - each[0]) for name in many}
 
 
 def per_request(result):
