@@ -165,9 +165,11 @@ static bool has_host(const struct tablet *tablet, const uint8_t host_id[16])
 
 uint32_t cqr_tablet_map_forget_host(struct tablet_map *map, const uint8_t host_id[16])
 {
+    uint8_t wanted[16]; /* it may be one of those that go */
+    memcpy(wanted, host_id, sizeof wanted);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < map->count; ++i) {
-        if (has_host(&map->tablets[i], host_id))
+        if (has_host(&map->tablets[i], wanted))
             cqr_mem_free(map->tablets[i].replicas);
         else
             map->tablets[kept++] = map->tablets[i];
