@@ -184,6 +184,11 @@ static void fd_wake(struct cqlring_queue *queue)
         cqr_wake_signal(atomic_load_explicit(&queue->fd, memory_order_acquire));
 }
 
+static bool is_abandoned(struct cqlring_queue *queue)
+{
+    return atomic_load_explicit(&queue->state, memory_order_acquire) == QUEUE_ABANDONED;
+}
+
 /* Closed itself, or with its session. */
 static bool is_closed(struct cqlring_queue *queue)
 {
@@ -219,7 +224,7 @@ static void queue_finished(struct lane *lane, struct execution *execution, struc
     else
         queue->last = item->prev;
     atomic_store_explicit(&queue->low_water, queue->first != NULL ? queue->first->execution->row : queue->next_row, memory_order_relaxed);
-    if (atomic_load_explicit(&queue->state, memory_order_acquire) == QUEUE_ABANDONED) {
+    if (is_abandoned(queue)) {
         uncharge(queue, execution->body->size);
     } else {
         uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
@@ -258,7 +263,7 @@ static void item_run(struct lane *lane, struct lane_message *message)
         queue->first = item;
     queue->last = item;
     cqr_session_op_begin(lane, item->execution->body->session);
-    if (atomic_load_explicit(&queue->state, memory_order_acquire) == QUEUE_ABANDONED)
+    if (is_abandoned(queue))
         item->execution->cancelled = true;
     cqr_execution_start(lane, item->execution);
 }
@@ -433,11 +438,6 @@ static uint32_t drop(struct cqlring_queue *queue, cqlring_status *status)
         cqlring_completions_release(completions, count);
     *status = CQLRING_CLOSED;
     return 0;
-}
-
-static bool is_abandoned(struct cqlring_queue *queue)
-{
-    return atomic_load_explicit(&queue->state, memory_order_acquire) == QUEUE_ABANDONED;
 }
 
 uint32_t cqlring_queue_reap(cqlring_queue *queue, cqlring_completion *completions, uint32_t capacity, uint32_t want, int64_t timeout_us, cqlring_status *status)

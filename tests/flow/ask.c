@@ -58,6 +58,18 @@ cqlring_status ask_end(cqlring_future *future, cqlring_error *error)
     return status;
 }
 
+cqlring_status ask_next_page(cqlring_result *result, const cqlring_execution *how, cqlring_result **next, cqlring_error *error)
+{
+    cqlring_future *future = NULL;
+    cqlring_status status = cqlring_next_page(result, how, &future, error);
+    if (status != CQLRING_OK)
+        return status;
+    status = ask_wait(future, error);
+    *next = status == CQLRING_OK ? cqlring_result_retain(cqlring_future_completion(future)->result) : NULL;
+    cqlring_future_release(future);
+    return status;
+}
+
 cqlring_bytes ask_cell(cqlring_result *result, uint32_t row, uint32_t column)
 {
     enum { COLUMNS_MAX = 64 };

@@ -18,6 +18,9 @@ cqlring_future *ask_start_prepared(struct flow *flow, cqlring_prepared *prepared
 cqlring_status ask_wait(cqlring_future *future, cqlring_error *error);
 cqlring_status ask_end(cqlring_future *future, cqlring_error *error); /* wait and release */
 
+/* The page after this one, waited for; the caller's to release. NULL when there is none: the status and error tell why. */
+cqlring_status ask_next_page(cqlring_result *result, const cqlring_execution *how, cqlring_result **next, cqlring_error *error);
+
 /* One cell of a result; the row must be there. Slices live as long as the result. */
 cqlring_bytes ask_cell(cqlring_result *result, uint32_t row, uint32_t column);
 int64_t ask_int(cqlring_result *result, uint32_t row, uint32_t column); /* of 1, 2, 4 or 8 bytes */

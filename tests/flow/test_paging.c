@@ -37,18 +37,6 @@ static cqlring_result *first_page(struct flow *flow, const char *cql, const cqlr
     return result;
 }
 
-static cqlring_status try_next(cqlring_result *result, const cqlring_execution *how, cqlring_result **next, cqlring_error *error)
-{
-    cqlring_future *future = NULL;
-    cqlring_status status = cqlring_next_page(result, how, &future, error);
-    if (status != CQLRING_OK)
-        return status;
-    status = ask_wait(future, error);
-    *next = status == CQLRING_OK ? cqlring_result_retain(cqlring_future_completion(future)->result) : NULL;
-    cqlring_future_release(future);
-    return status;
-}
-
 /* Takes over the first page; adds up its rows and all further ones'; c has to count through from `from`. */
 static uint32_t walk(cqlring_result *page, const cqlring_execution *how, int from, uint32_t *pages)
 {
@@ -62,7 +50,7 @@ static uint32_t walk(cqlring_result *page, const cqlring_execution *how, int fro
             break;
         cqlring_result *next = NULL;
         cqlring_error error = {0};
-        cqlring_status status = try_next(page, how, &next, &error);
+        cqlring_status status = ask_next_page(page, how, &next, &error);
         ck_assert_msg(status == CQLRING_OK, "page %u: %s", count + 1, error.message);
         cqlring_result_release(page); /* the next one needs it no more */
         page = next;
@@ -107,7 +95,7 @@ START_TEST(the_next_page_may_be_asked_otherwise)
     up(&flow, 5, 1, 20);
     cqlring_execution first = {.struct_size = sizeof first, .page_size = 3, .consistency = CQLRING_QUORUM, .serial_consistency = CQLRING_LOCAL_SERIAL, .tracing = CQLRING_YES};
     cqlring_result *page = first_page(&flow, ONE_PARTITION, &first), *next = NULL;
-    flow_ok(try_next(page, NULL, &next, NULL)); /* as before */
+    flow_ok(ask_next_page(page, NULL, &next, NULL)); /* as before */
     struct node_seen seen = ask_seen(OPCODE_QUERY);
     ck_assert_int_eq(seen.page_size, 3);
     ck_assert_uint_eq(seen.consistency, CQLRING_QUORUM);
@@ -116,7 +104,7 @@ START_TEST(the_next_page_may_be_asked_otherwise)
     cqlring_result_release(page);
     cqlring_execution other = {.struct_size = sizeof other, .page_size = 5, .consistency = CQLRING_ONE, .serial_consistency = CQLRING_ANY, .tracing = CQLRING_NO, .now_in_seconds = 77};
     page = next;
-    flow_ok(try_next(page, &other, &next, NULL));
+    flow_ok(ask_next_page(page, &other, &next, NULL));
     seen = ask_seen(OPCODE_QUERY);
     ck_assert_int_eq(seen.page_size, 5);
     ck_assert_uint_eq(seen.consistency, CQLRING_ONE);
@@ -128,7 +116,7 @@ START_TEST(the_next_page_may_be_asked_otherwise)
     cqlring_result_release(page);
     cqlring_execution all = {.struct_size = sizeof all, .page_size = -1};
     page = next;
-    flow_ok(try_next(page, &all, &next, NULL)); /* the rest in one, and what was said before stays said */
+    flow_ok(ask_next_page(page, &all, &next, NULL)); /* the rest in one, and what was said before stays said */
     seen = ask_seen(OPCODE_QUERY);
     ck_assert_int_eq(seen.page_size, 0);
     ck_assert_int_eq(seen.now_in_seconds, 77);
@@ -143,7 +131,7 @@ START_TEST(the_next_page_may_be_asked_otherwise)
                                      {.struct_size = sizeof *bad, .page_size = -7},
                                      {.struct_size = 1}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        ck_assert_int_eq(try_next(page, &bad[i], &next, NULL), CQLRING_INVALID);
+        ck_assert_int_eq(ask_next_page(page, &bad[i], &next, NULL), CQLRING_INVALID);
     cqlring_result_release(page);
     flow_close(&flow);
 }
@@ -196,7 +184,7 @@ START_TEST(pg_04_an_empty_last_page_adds_nothing)
                 ck_assert_int_eq(ask_int(page, r, 0), rows++ % 5);
             if (cqlring_result_paging_state(page).data == NULL)
                 break;
-            flow_ok(try_next(page, NULL, &next, NULL));
+            flow_ok(ask_next_page(page, NULL, &next, NULL));
             cqlring_result_release(page);
             page = next;
         }
@@ -227,7 +215,7 @@ START_TEST(pg_05_a_page_larger_than_asked_is_taken_as_it_is)
     cqlring_result *page = first_page(&flow, ONE_PARTITION, &by_three), *next = NULL;
     ck_assert_uint_eq(cqlring_result_row_count(page), 4);
     ck_assert_ptr_nonnull(cqlring_result_paging_state(page).data);
-    flow_ok(try_next(page, NULL, &next, NULL));
+    flow_ok(ask_next_page(page, NULL, &next, NULL));
     ck_assert_uint_eq(cqlring_result_row_count(next), 1);
     ck_assert_int_eq(ask_int(next, 0, 0), 4);
     ck_assert_ptr_null(cqlring_result_paging_state(next).data);
@@ -248,10 +236,10 @@ START_TEST(pg_06_the_time_out_of_the_first_page_is_that_of_the_later_ones)
     flow_ok(ask_prepared(&flow, select, &value, 1, &how, &page, NULL));
     flow_fault(&flow, "late:delay_us=1000000,times=1,opcode=EXECUTE");
     cqlring_error error;
-    ck_assert_int_eq(try_next(page, NULL, &next, &error), CQLRING_TIMEOUT);
+    ck_assert_int_eq(ask_next_page(page, NULL, &next, &error), CQLRING_TIMEOUT);
     ck_assert_ptr_nonnull(strstr(error.message, "300 ms"));
     cqlring_execution patient = {.struct_size = sizeof patient, .timeout_us = 10000000};
-    flow_ok(try_next(page, &patient, &next, &error)); /* the page that timed out can be had again, with more time */
+    flow_ok(ask_next_page(page, &patient, &next, &error)); /* the page that timed out can be had again, with more time */
     ck_assert_int_eq(ask_int(next, 0, 0), 2);
     cqlring_result_release(page);
     cqlring_result_release(next);
@@ -296,7 +284,7 @@ START_TEST(pg_07_a_first_page_that_fails_is_an_error_and_nothing_more)
     page = first_page(&flow, ONE_PARTITION, &by_three);
     flow_fault(&flow, "error:code=0x1100,times=1,table=ks.wide");
     cqlring_result *next = NULL;
-    ck_assert_int_eq(try_next(page, NULL, &next, &error), CQLRING_SERVER);
+    ck_assert_int_eq(ask_next_page(page, NULL, &next, &error), CQLRING_SERVER);
     ck_assert_uint_eq(walk(page, NULL, 0, NULL), 5);
     flow_close(&flow);
 }
@@ -371,7 +359,7 @@ START_TEST(a_statement_forgotten_between_two_pages_is_prepared_again_in_the_midd
     cqlring_result *page = NULL, *next = NULL;
     flow_ok(ask_prepared(&flow, select, &value, 1, &by_three, &page, NULL));
     node_forget_prepared(flow.node, NODE_ALL);
-    flow_ok(try_next(page, NULL, &next, NULL));
+    flow_ok(ask_next_page(page, NULL, &next, NULL));
     ck_assert_int_eq(ask_int(next, 0, 0), 3);
     ck_assert_uint_eq(ask_seen_count(OPCODE_PREPARE), 2);
     cqlring_result_release(page);

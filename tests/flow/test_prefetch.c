@@ -42,18 +42,6 @@ static cqlring_result *first_page(struct flow *flow, const cqlring_execution *ho
     return result;
 }
 
-static cqlring_status try_next(cqlring_result *result, const cqlring_execution *how, cqlring_result **next, cqlring_error *error)
-{
-    cqlring_future *future = NULL;
-    cqlring_status status = cqlring_next_page(result, how, &future, error);
-    if (status != CQLRING_OK)
-        return status;
-    status = ask_wait(future, error);
-    *next = status == CQLRING_OK ? cqlring_result_retain(cqlring_future_completion(future)->result) : NULL;
-    cqlring_future_release(future);
-    return status;
-}
-
 /* Takes over the first page; all rows from `from` on come once, in order. */
 static uint32_t walk(cqlring_result *page, const cqlring_execution *how, int from, uint32_t *pages)
 {
@@ -67,7 +55,7 @@ static uint32_t walk(cqlring_result *page, const cqlring_execution *how, int fro
             break;
         cqlring_result *next = NULL;
         cqlring_error error = {0};
-        cqlring_status status = try_next(page, how, &next, &error);
+        cqlring_status status = ask_next_page(page, how, &next, &error);
         ck_assert_msg(status == CQLRING_OK, "page %u: %s", count + 1, error.message);
         cqlring_result_release(page);
         page = next;
@@ -186,10 +174,10 @@ START_TEST(what_went_wrong_is_told_when_the_page_is_asked_for_and_it_can_be_aske
     cqlring_result *page = first_page(&flow, &ahead), *next = NULL;
     watch_for(&flow, settled, &begun);
     cqlring_error error;
-    ck_assert_int_eq(try_next(page, NULL, &next, &error), CQLRING_SERVER);
+    ck_assert_int_eq(ask_next_page(page, NULL, &next, &error), CQLRING_SERVER);
     ck_assert_int_eq(error.server_code, 0x2100);
     ck_assert_msg(strstr(error.message, "not you") != NULL, "%s", error.message);
-    flow_ok(try_next(page, NULL, &next, &error));
+    flow_ok(ask_next_page(page, NULL, &next, &error));
     cqlring_result_release(page);
     ck_assert_uint_eq(walk(next, NULL, 3, NULL), 7);
     flow_close(&flow);
@@ -206,8 +194,8 @@ START_TEST(pg_06_the_time_out_of_a_page_ahead_is_that_of_the_first)
     cqlring_result *page = first_page(&flow, &soon), *next = NULL;
     until_settled(&flow, 1);
     cqlring_error error;
-    ck_assert_int_eq(try_next(page, NULL, &next, &error), CQLRING_TIMEOUT);
-    flow_ok(try_next(page, NULL, &next, &error));
+    ck_assert_int_eq(ask_next_page(page, NULL, &next, &error), CQLRING_TIMEOUT);
+    flow_ok(ask_next_page(page, NULL, &next, &error));
     cqlring_result_release(page);
     ck_assert_uint_eq(walk(next, NULL, 3, NULL), 7);
     flow_close(&flow);
@@ -222,7 +210,7 @@ START_TEST(a_page_asked_for_otherwise_is_read_otherwise)
     uint32_t two = 2;
     watch_for(&flow, queries_seen, &two);
     cqlring_execution larger = {.struct_size = sizeof larger, .page_size = 7};
-    flow_ok(try_next(page, &larger, &next, NULL));
+    flow_ok(ask_next_page(page, &larger, &next, NULL));
     ck_assert_uint_eq(cqlring_result_row_count(next), 7);
     uint64_t one = 1;
     watch_for(&flow, dropped, &one);
@@ -231,7 +219,7 @@ START_TEST(a_page_asked_for_otherwise_is_read_otherwise)
     ck_assert_uint_eq(flow_stats(&flow).pages_dropped, 1);
     page = first_page(&flow, &ahead);
     cqlring_execution no_more = {.struct_size = sizeof no_more, .prefetch = CQLRING_NO};
-    flow_ok(try_next(page, &no_more, &next, NULL));
+    flow_ok(ask_next_page(page, &no_more, &next, NULL));
     uint64_t count = flow_stats(&flow).pages_ahead;
     cqlring_result_release(page);
     ck_assert_uint_eq(walk(next, NULL, 3, NULL), 17);
@@ -312,7 +300,7 @@ START_TEST(it_counts_in_the_sessions_limits_and_gives_way)
     cqlring_request request = {.session = flow.session, .cql = cqlring_text(ROWS)};
     ck_assert_int_eq(cqlring_execute(&request, &future, NULL), CQLRING_FULL); /* the page is the one */
     until_settled(&flow, 1);
-    flow_ok(try_next(page, NULL, &next, NULL));
+    flow_ok(ask_next_page(page, NULL, &next, NULL));
     cqlring_result_release(page);
     ck_assert_uint_eq(walk(next, NULL, 3, NULL), 7);
     flow_close(&flow);
@@ -631,7 +619,7 @@ START_TEST(each_allocation_fails_in_turn)
             if (cqlring_result_paging_state(page).data == NULL)
                 break;
             cqlring_result *next = NULL;
-            status = try_next(page, NULL, &next, &error);
+            status = ask_next_page(page, NULL, &next, &error);
             if (status == CQLRING_OK) {
                 cqlring_result_release(page);
                 page = next;
