@@ -128,8 +128,8 @@ static cqlring_status udts_read(struct unit *unit)
 static cqlring_status keyspace_row(struct schema_draft *draft, const struct row *row, bool is_virtual)
 {
     cqlring_bytes name = row_cell(row, "keyspace_name"), replication = row_cell(row, "replication");
-    if (name.size <= 0 || unit_find(draft, name) != NULL)
-        return CQLRING_OK;
+    if (name.size <= 0 || memchr(name.data, '\0', (size_t)name.size) != NULL || unit_find(draft, name) != NULL)
+        return CQLRING_OK; /* no keyspace is named so, and each is there once */
     if (draft->count == draft->capacity) {
         uint32_t capacity = draft->capacity == 0 ? 16 : draft->capacity * 2;
         struct unit **units = cqr_mem_realloc(draft->units, capacity * sizeof *units);
@@ -421,13 +421,15 @@ struct cqlring_schema *cqr_schema_draft_finish(struct schema_draft *draft, const
     }
     atomic_init(&schema->references, 1);
     bool finished = true;
+    draft->last = NULL;
+    for (uint32_t i = 0; old != NULL && i < old->count; i++) { /* the server may answer more keyspaces than were asked for */
+        const char *name = old->keyspaces[i]->name;
+        if (!is_among(name, names, name_count) && unit_find(draft, cqlring_text(name)) == NULL)
+            schema->keyspaces[schema->count++] = &cqr_unit_retain((struct unit *)(uintptr_t)old->keyspaces[i])->public;
+    }
     for (uint32_t i = 0; i < draft->count; i++) {
         finished = cqr_unit_finish(draft->units[i]) && finished;
         schema->keyspaces[schema->count++] = &draft->units[i]->public;
-    }
-    for (uint32_t i = 0; old != NULL && i < old->count; i++) {
-        if (!is_among(old->keyspaces[i]->name, names, name_count))
-            schema->keyspaces[schema->count++] = &cqr_unit_retain((struct unit *)(uintptr_t)old->keyspaces[i])->public;
     }
     qsort(schema->keyspaces, schema->count, sizeof *schema->keyspaces, keyspace_order);
     draft->count = 0; /* theirs is the schema's now */

@@ -105,13 +105,18 @@ static void begin(void)
     at = -1;
 }
 
-static void feed_keyspace(const char *name)
+static void feed_keyspace_of(const char *name, int32_t size)
 {
     begin_page((const struct page_column[]){{"keyspace_name", TEXT}, {"durable_writes", BOOLEAN}, {"replication", MAP}}, 3, 1);
-    put_text_cell(name);
+    put_cell(name, size);
     put_cell("\1", 1);
     put_texts_cell(true, TEXTS("class", "SimpleStrategy", "replication_factor", "1"));
     ck_assert_int_eq(feed(SCHEMA_QUERY_KEYSPACES), CQLRING_OK);
+}
+
+static void feed_keyspace(const char *name)
+{
+    feed_keyspace_of(name, (int32_t)strlen(name));
 }
 
 static void feed_table(const char *keyspace, const char *name, const char *const *flags)
@@ -292,6 +297,7 @@ START_TEST(rows_that_make_no_sense_are_left_out)
     feed_keyspace("ks");
     feed_keyspace("ks");
     feed_keyspace("");
+    feed_keyspace_of("ks\0x", 4); /* would be ks too */
     feed_table("ks", "keyless", none);
     feed_table("ks", "t", none);
     feed_table("elsewhere", "t", none);
@@ -341,6 +347,30 @@ START_TEST(a_partial_reading_shares_what_it_did_not_read)
     ck_assert_ptr_null(cqlring_schema_find_keyspace(after, "third"));
     cqlring_schema_release(before);
     ck_assert_str_eq(cqlring_schema_find_keyspace(after, "ks")->replication[0].value, "SimpleStrategy");
+    cqlring_schema_release(after);
+}
+END_TEST
+
+/* A server that answers a keyspace nobody asked for: what was read last is what there is, once. */
+START_TEST(a_keyspace_that_was_not_asked_for_takes_the_place_of_the_old_one)
+{
+    begin();
+    feed_keyspace("ks");
+    feed_table("ks", "before", none);
+    feed_column("before", "k", "partition_key", 0, "int");
+    struct cqlring_schema *before = finish(NULL, NULL, 0);
+    begin();
+    feed_keyspace("other");
+    feed_keyspace("ks");
+    feed_table("ks", "t", none);
+    feed_column("t", "k", "partition_key", 0, "int");
+    const char *names[] = {"other"};
+    struct cqlring_schema *after = finish(before, names, 1);
+    ck_assert_uint_eq(cqlring_schema_keyspaces(after, NULL), 2);
+    ck_assert_ptr_nonnull(cqlring_schema_find_table(after, "ks", "t"));
+    ck_assert_ptr_null(cqlring_schema_find_table(after, "ks", "before"));
+    ck_assert_ptr_nonnull(cqlring_schema_find_table(before, "ks", "before"));
+    cqlring_schema_release(before);
     cqlring_schema_release(after);
 }
 END_TEST
@@ -402,6 +432,7 @@ int main(void)
     tcase_add_test(tcase, a_torn_page_is_an_error);
     tcase_add_test(tcase, a_reading_of_a_table_keeps_the_others_and_what_they_live_in);
     tcase_add_test(tcase, a_partial_reading_shares_what_it_did_not_read);
+    tcase_add_test(tcase, a_keyspace_that_was_not_asked_for_takes_the_place_of_the_old_one);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
