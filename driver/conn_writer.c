@@ -701,7 +701,7 @@ bool cqr_writer_orphan(struct conn *conn, struct op *op)
     }
     op->frame_block = NULL;
     if (conn->lane->waiting_head != NULL)
-        conn->lane->waiting_retry = true; /* its place in the window is free */
+        conn->lane->waiting_room = true; /* its place in the window is free */
     return true;
 }
 

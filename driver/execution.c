@@ -385,7 +385,7 @@ static void start(struct lane *lane, struct execution *execution, bool accepted)
         refuse(lane, execution, CQLRING_CLOSED, "the session is closed");
         return;
     }
-    struct op *op = cqr_op_take(lane, false);
+    struct op *op = accepted || lane->exec_head == NULL ? cqr_op_take(lane, false) : NULL; /* not before those that wait */
     if (op == NULL) { /* behind what is under way; it is bounded by the sessions' and queues' limits */
         waiting_add(lane, execution);
         return;

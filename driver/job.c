@@ -540,7 +540,7 @@ __attribute__((noinline)) struct conn *cqr_job_row_route(struct lane *lane, stru
             limited = &limit;
         }
     }
-    if (part->unsettled < ADAPT_FLOOR)
+    if (part->unsettled < lane->rows_least)
         limit.adaptive = false; /* as in window_room */
     struct conn *conn = cqr_route(lane, op, limited, any_up, &hope);
     return conn != NULL && cqr_limit_window(&limit, conn) ? conn : NULL; /* also where the policy chose */
@@ -559,7 +559,8 @@ static uint32_t window_room(const struct job_part *part, const struct conn *conn
     if (conn == NULL)
         return UINT32_MAX;
     uint32_t limit = conn->writer.adapt.limit, taken = conn->writer.in_flight + part->retrying;
-    uint32_t room = taken < limit ? limit - taken : 0, least = part->unsettled < ADAPT_FLOOR ? ADAPT_FLOOR - part->unsettled : 0;
+    uint32_t room = taken < limit ? limit - taken : 0, least = part->lane->rows_least;
+    least = part->unsettled < least ? least - part->unsettled : 0;
     return room > least ? room : least; /* others may fill it, which must not stop this job */
 }
 
@@ -779,8 +780,23 @@ static void part_turn(struct lane *lane, struct job_part *part)
         part_end(lane, part);
 }
 
+/* How many rows each of the jobs without a window may have under way whatever else is: others fill the connections' windows too,
+   and have none that keeps them. All of those jobs together get half as many as there are single requests, but for a node that
+   sheds load. */
+static void share(struct lane *lane)
+{
+    uint32_t rows = 0, parts = 0;
+    for (const struct job_part *part = lane->parts; part != NULL; part = part->next_part) {
+        rows += part->open + (part->batches != NULL ? part->unsettled / 2 : 0); /* a batch is one more, of two rows or more */
+        parts++;
+    }
+    uint32_t singles = lane->ops_used > rows ? lane->ops_used - rows : 0, least = parts > 0 ? singles / 2 / parts : 0;
+    lane->rows_least = least > ADAPT_FLOOR && lane->now_us >= lane->shed_until_us ? least : ADAPT_FLOOR;
+}
+
 void cqr_job_turn(struct lane *lane)
 {
+    share(lane);
     for (struct job_part *part = lane->parts, *next; part != NULL; part = next) {
         next = part->next_part;
         part_turn(lane, part);

@@ -77,6 +77,7 @@ struct lane {
     struct op *op_free;
     struct op *waiting_head, *waiting_tail; /* OP_WAIT_CONN, oldest first */
     bool waiting_retry;              /* something changed: try them again this turn */
+    bool waiting_room;               /* places came free: as many of them as there are */
     struct send_block *send_free;
     struct send_block *squeeze;      /* where the values of stragglers are moved to (decision 22) */
     uint32_t send_free_count;
@@ -85,6 +86,9 @@ struct lane {
     struct conn *conns;              /* all that are not yet given back to the reactor */
     uint32_t conn_count, conn_max;
     struct job_part *parts;          /* running jobs, round robin */
+    uint32_t rows_least;             /* of a job without a window, under way whatever else is; this turn's */
+    int64_t shed_until_us;           /* a node sheds load, so it is the least there is */
+    bool jobs_first;                 /* single requests and jobs want the same room: who was first the last time */
     struct pool *pools;
     struct execution *exec_head, *exec_tail; /* single requests that wait for a free op */
     int64_t exec_due_us;             /* when the first of them has to be looked at: deadline, cancel, close */

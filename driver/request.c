@@ -18,6 +18,7 @@
 #include "driver/result.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
+#include "driver/shards.h"
 #include "driver/speculate.h"
 #include "driver/words.h"
 #include "serialize/buf.h"
@@ -223,15 +224,20 @@ static inline void arm(struct lane *lane, struct op *op)
         cqr_wheel_arm(&lane->wheel, &op->timer, deadline);
 }
 
-static void waiting_add(struct lane *lane, struct op *op)
+static void waiting_keep(struct lane *lane, struct op *op)
 {
-    op->state = OP_WAIT_CONN;
     op->link = NULL;
     if (lane->waiting_tail != NULL)
         lane->waiting_tail->link = op;
     else
         lane->waiting_head = op;
     lane->waiting_tail = op;
+}
+
+static void waiting_add(struct lane *lane, struct op *op)
+{
+    op->state = OP_WAIT_CONN;
+    waiting_keep(lane, op);
     if (op->deadline_us != INT64_MAX)
         cqr_wheel_arm(&lane->wheel, &op->timer, op->deadline_us);
 }
@@ -375,17 +381,52 @@ enum write_result cqr_op_issue_batch(struct lane *lane, struct op *op, struct co
     return result;
 }
 
+static bool link_has_room(const struct pool_link *link)
+{
+    if (link == NULL || !link->up)
+        return false;
+    if (link->shards == NULL)
+        return cqr_writer_has_room(link->conn);
+    for (uint32_t i = 0; i < link->shards->count; i++)
+        if (link->shards->conns[i] != NULL && cqr_writer_has_room(link->shards->conns[i]))
+            return true;
+    return false;
+}
+
+/* Of one pool: those of its links before `at` have no room, as far as this pass is concerned. */
+struct room {
+    const struct pool *pool;
+    uint32_t at;
+};
+
+static bool has_room(struct room *room, const struct lane *lane, const struct op *op)
+{
+    const struct pool *pool = op->plan->session != NULL ? op->plan->session->lanes[lane->index].pool : NULL;
+    if (pool == NULL)
+        return true; /* who knows */
+    if (room->pool != pool)
+        *room = (struct room){pool, 0};
+    while (room->at < pool->link_count && !link_has_room(pool->links[room->at]))
+        room->at++;
+    return room->at < pool->link_count;
+}
+
 void cqr_waiting_run(struct lane *lane)
 {
-    lane->waiting_retry = false;
+    bool all = lane->waiting_retry;
+    struct room room = {NULL, 0};
+    lane->waiting_retry = lane->waiting_room = false;
     struct op *op = lane->waiting_head;
     lane->waiting_head = lane->waiting_tail = NULL;
-    while (op != NULL) {
-        struct op *next = op->link;
+    for (struct op *next; op != NULL; op = next) {
+        next = op->link;
+        if (!all && !has_room(&room, lane, op)) { /* thousands may wait: who cannot go now costs next to nothing */
+            waiting_keep(lane, op);
+            continue;
+        }
         op->link = NULL;
         cqr_wheel_disarm(&lane->wheel, &op->timer);
         cqr_op_issue(lane, op); /* waits again when it must, in the same order */
-        op = next;
     }
 }
 
@@ -413,6 +454,13 @@ void cqr_op_try_again(struct lane *lane, struct op *op)
         cqr_op_settle(lane, op, op->failure->error.status, op->failure);
     else
         try_again(lane, op, delay);
+}
+
+static void shed(struct lane *lane, struct conn *conn)
+{
+    cqr_adapt_shed(&conn->writer.adapt, lane->now_us);
+    if (conn->writer.adapt.shed_until_us > lane->shed_until_us)
+        lane->shed_until_us = conn->writer.adapt.shed_until_us;
 }
 
 /* Does the node say, or show, that it has more to do than it can? */
@@ -444,7 +492,7 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
     if (server != NULL && server->code == ERROR_OVERLOADED)
         cqr_node_rest(lane, op->conn);
     if (op->state == OP_IN_FLIGHT && is_too_much(op, status, server))
-        cqr_adapt_shed(&op->conn->writer.adapt, lane->now_us);
+        shed(lane, op->conn);
     struct retry_answer answer = {.decision = decision};
     if (!cancelled && !cqr_op_is_own(op) && !lane->stopping)
         answer = cqr_retry_ask(op, &outcome, failure, decision);
@@ -578,7 +626,7 @@ void cqr_op_timer(struct lane *lane, struct op *op)
         if (was_in_flight)
             cqr_node_stats_error(conn, CQLRING_TIMEOUT, 0);
         if (was_in_flight && is_too_much(op, CQLRING_TIMEOUT, NULL))
-            cqr_adapt_shed(&conn->writer.adapt, lane->now_us);
+            shed(lane, conn);
         cqr_op_settle(lane, op, CQLRING_TIMEOUT, failure);
     } else {
         attempt_failed(lane, op, CQLRING_TIMEOUT, failure);
@@ -815,7 +863,7 @@ static inline void answered(struct lane *lane, struct op *op, uint32_t size)
     op->phase = CQLRING_ANSWERED;
     op->frame_block = NULL;
     if (lane->waiting_head != NULL)
-        lane->waiting_retry = true;
+        lane->waiting_room = true;
     if (op->version != NULL)
         cqr_version_reply_seen(op->version, size);
 }

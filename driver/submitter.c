@@ -91,13 +91,13 @@ static void entry_take(struct lane *lane, const struct completion *entry)
         cqr_conn_publish(conn);
         cqr_count(&lane->stats.late_replies, 1);
         if (lane->waiting_head != NULL)
-            lane->waiting_retry = true;
+            lane->waiting_room = true;
         break;
     }
     case COMPLETION_WRITABLE:
         cqr_writer_writable(entry->subject);
         if (lane->waiting_head != NULL)
-            lane->waiting_retry = true;
+            lane->waiting_room = true;
         break;
     case COMPLETION_UP:
         cqr_link_up(lane, entry->subject);
@@ -114,10 +114,12 @@ static void entry_take(struct lane *lane, const struct completion *entry)
     }
 }
 
-static void drain(struct lane *lane)
+/* Did it bring anything? */
+static bool drain(struct lane *lane)
 {
     const struct completion *entries;
     uint32_t count;
+    bool any = false;
     while ((count = cqr_ring_peek(&lane->completions, &entries)) > 0) {
         for (uint32_t i = 0; i < count; i++) {
             if (i + 4 < count)
@@ -125,7 +127,9 @@ static void drain(struct lane *lane)
             entry_take(lane, &entries[i]);
         }
         cqr_ring_consume(&lane->completions, count);
+        any = true;
     }
+    return any;
 }
 
 static void messages(struct lane *lane)
@@ -212,6 +216,14 @@ static void flush(struct lane *lane)
     }
 }
 
+/* Who has waited longest takes what came free. */
+static void waiting(struct lane *lane)
+{
+    if (lane->waiting_retry || lane->waiting_room)
+        cqr_waiting_run(lane);
+    cqr_executions_waiting_run(lane);
+}
+
 void cqr_submitter_turn(struct lane *lane, int64_t now_us)
 {
     if (now_us > lane->now_us)
@@ -224,13 +236,19 @@ void cqr_submitter_turn(struct lane *lane, int64_t now_us)
         reactor_look(lane);
     }
     lane->sleep_until_us = lane->now_us; /* until it plans to sleep it is expected back at once */
-    drain(lane);
+    bool brought = drain(lane);
+    /* single requests and jobs that wait for the same room take turns at what came free, or those asked first take it all */
+    bool jobs_first = brought && !lane->jobs_first && lane->parts != NULL && (lane->waiting_head != NULL || lane->exec_head != NULL);
+    if (brought)
+        lane->jobs_first = jobs_first;
+    if (jobs_first)
+        cqr_job_turn(lane);
+    waiting(lane); /* before those that are asked only now */
     messages(lane);
     expire(lane);
-    if (lane->waiting_retry)
-        cqr_waiting_run(lane);
-    cqr_executions_waiting_run(lane);
-    cqr_job_turn(lane);
+    waiting(lane);
+    if (!jobs_first)
+        cqr_job_turn(lane);
     flush(lane);
     if (atomic_load_explicit(&lane->commands.tail, memory_order_relaxed) != atomic_load_explicit(&lane->commands.head, memory_order_relaxed) &&
         cqr_park_wake(&lane->reactor_park))
@@ -244,7 +262,7 @@ bool cqr_submitter_has_input(struct lane *lane)
 
 int64_t cqr_submitter_next(struct lane *lane)
 {
-    if (lane->waiting_retry)
+    if (lane->waiting_retry || lane->waiting_room)
         return 0;
     int64_t next = cqr_job_next(lane);
     int64_t wheel = cqr_wheel_next(&lane->wheel);

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Jobs beside single requests that never stop: both get their part of what may be under way, neither waits for the other to end. */
+
+#include <string.h>
+
+#include "ask.h"
+#include "driver/adapt.h"
+
+static const cqlring_execution idempotent = {.struct_size = sizeof idempotent, .idempotent = CQLRING_YES};
+
+enum { SINGLES_MAX = 400, ENOUGH = 400000 };
+
+/* So many requests under way: each one that is answered starts the next. */
+static struct {
+    cqlring_request request;
+    atomic_uint running, done, failed;
+    atomic_uint laps[SINGLES_MAX]; /* answers of each, from when all of them run */
+    atomic_bool all, stop;
+} loop;
+
+static void answered(cqlring_future *future, void *context);
+
+static void ask_next(atomic_uint *laps)
+{
+    cqlring_future *future;
+    if (cqlring_execute(&loop.request, &future, NULL) != CQLRING_OK) {
+        atomic_fetch_add(&loop.failed, 1);
+        atomic_fetch_sub(&loop.running, 1);
+        return;
+    }
+    (void)cqlring_future_on_ready(future, answered, laps);
+    cqlring_future_release(future);
+}
+
+static void answered(cqlring_future *future, void *context)
+{
+    atomic_uint *laps = context;
+    if (atomic_load(&loop.all))
+        atomic_fetch_add(laps, 1);
+    if (cqlring_future_wait(future, 0, NULL) != CQLRING_OK)
+        atomic_fetch_add(&loop.failed, 1);
+    if (atomic_load(&loop.stop) || atomic_fetch_add(&loop.done, 1) >= ENOUGH)
+        atomic_fetch_sub(&loop.running, 1);
+    else
+        ask_next(laps);
+}
+
+static void loop_start(struct flow *flow, cqlring_prepared *select, uint32_t count)
+{
+    static const uint8_t key[8] = {0};
+    static const cqlring_bytes value = {key, 8};
+    memset(&loop, 0, sizeof loop);
+    loop.request = (cqlring_request){.session = flow->session, .prepared = select, .values = &value, .value_count = 1};
+    atomic_init(&loop.running, count);
+    for (uint32_t i = 0; i < count; i++)
+        ask_next(&loop.laps[i]);
+    atomic_store(&loop.all, true);
+}
+
+static void loop_stop(struct flow *flow)
+{
+    atomic_store(&loop.stop, true);
+    while (atomic_load(&loop.running) > 0)
+        ask_pass(flow, 1);
+    ck_assert_uint_eq(atomic_load(&loop.failed), 0);
+}
+
+/* A job of so many rows beside so many singles; how many of these were answered while it ran. */
+static uint32_t beside(struct flow *flow, uint64_t count, uint32_t window, uint32_t singles)
+{
+    cqlring_prepared *insert = flow_prepare(flow, FLOW_INSERT), *select = flow_prepare(flow, FLOW_SELECT);
+    struct flow_rows rows;
+    flow_rows_init(&rows, count, 16);
+    cqlring_job_options options = {.struct_size = sizeof options, .execution = &idempotent, .window = window};
+    loop_start(flow, select, singles);
+    while (atomic_load(&loop.done) < singles) /* they have all there is */
+        ask_pass(flow, 1);
+    uint32_t before = atomic_load(&loop.done);
+    cqlring_summary summary;
+    flow_ok(flow_run(flow, insert, &rows, NULL, &options, &summary, NULL));
+    uint32_t meanwhile = atomic_load(&loop.done) - before;
+    ck_assert_uint_eq(summary.rows, count);
+    ck_assert_uint_eq(summary.failed, 0);
+    loop_stop(flow);
+    flow_rows_fini(&rows);
+    cqlring_prepared_release(insert);
+    cqlring_prepared_release(select);
+    return meanwhile;
+}
+
+START_TEST(a_job_gets_its_part_of_a_connection_that_singles_fill)
+{
+    enum { ROWS = 2000, WINDOW = 256 };
+    struct flow flow;
+    flow_init(&flow);
+    flow.node_options.nodes = _i % 2 == 0 ? 1 : 3;
+    flow.options.inflight_per_connection = 32;
+    flow_start(&flow);
+    flow_open(&flow);
+    ask_until_connected(&flow);
+    uint32_t meanwhile = beside(&flow, ROWS, _i < 2 ? WINDOW : 0, SINGLES_MAX);
+    ck_assert_msg(meanwhile < 10 * ROWS, "%u singles while %u rows went", meanwhile, ROWS);
+    ck_assert_msg(meanwhile > ROWS / 20, "%u singles while %u rows went", meanwhile, ROWS);
+    flow_close(&flow);
+}
+END_TEST
+
+/* As it does where the runtime's own limit is what both want. */
+START_TEST(a_job_gets_its_part_of_what_the_runtime_may_have_under_way)
+{
+    enum { ROWS = 2000 };
+    struct flow flow;
+    flow_init(&flow);
+    flow.runtime_options.inflight_max = 64;
+    flow_start(&flow);
+    flow_open(&flow);
+    uint32_t meanwhile = beside(&flow, ROWS, 64, SINGLES_MAX);
+    ck_assert_msg(meanwhile < 10 * ROWS && meanwhile > ROWS / 20, "%u singles while %u rows went", meanwhile, ROWS);
+    flow_close(&flow);
+}
+END_TEST
+
+/* Their requests are not its own: it has half as many, not the least there is. */
+START_TEST(a_job_without_a_window_has_half_as_many_as_there_are_singles)
+{
+    enum { ROWS = 4000 };
+    struct flow flow;
+    flow_init(&flow);
+    flow.node_options.nodes = _i == 0 ? 1 : 3;
+    flow.node_options.delay_us = 20000; /* what is under way is what counts */
+    flow_start(&flow);
+    flow_open(&flow);
+    ask_until_connected(&flow);
+    uint32_t meanwhile = beside(&flow, ROWS, 0, SINGLES_MAX);
+    /* as many rows for one single as could be under way; with the least they would be 1 of 25 */
+    ck_assert_msg(meanwhile < 4 * ROWS, "%u singles while %u rows went", meanwhile, ROWS);
+    flow_close(&flow);
+}
+END_TEST
+
+/* None is overtaken by those that are asked after it: with few places all get as many turns. */
+START_TEST(who_waits_comes_before_who_asks_only_now)
+{
+    struct flow flow;
+    flow_init(&flow);
+    flow.node_options.nodes = _i == 0 ? 1 : 3;
+    if (_i < 2)
+        flow.options.inflight_per_connection = 8;
+    else
+        flow.runtime_options.inflight_max = 64;
+    flow_start(&flow);
+    flow_open(&flow);
+    ask_until_connected(&flow);
+    cqlring_prepared *select = flow_prepare(&flow, FLOW_SELECT);
+    loop_start(&flow, select, SINGLES_MAX);
+    for (uint32_t from = atomic_load(&loop.done); atomic_load(&loop.done) - from < 50 * SINGLES_MAX;)
+        ask_pass(&flow, 1);
+    loop_stop(&flow);
+    uint32_t least = UINT32_MAX, most = 0;
+    for (uint32_t i = 0; i < SINGLES_MAX; i++) {
+        uint32_t laps = atomic_load(&loop.laps[i]);
+        least = laps < least ? laps : least;
+        most = laps > most ? laps : most;
+    }
+    ck_assert_msg(most - least < 10, "one was answered %u times while another was %u times", most, least);
+    cqlring_prepared_release(select);
+    flow_close(&flow);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("beside");
+    TCase *tcase = tcase_create("beside");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, a_job_gets_its_part_of_a_connection_that_singles_fill, 0, 4);
+    tcase_add_test(tcase, a_job_gets_its_part_of_what_the_runtime_may_have_under_way);
+    tcase_add_loop_test(tcase, a_job_without_a_window_has_half_as_many_as_there_are_singles, 0, 2);
+    tcase_add_loop_test(tcase, who_waits_comes_before_who_asks_only_now, 0, 3);
+    suite_add_tcase(suite, tcase);
+    return flow_main(suite);
+}
