@@ -501,6 +501,11 @@ CQLRING_API void cqlring_completions_release(cqlring_completion *completions, ui
 /* Values are encoded on the calling thread. FULL: requests_max or bytes_max of the session are under way; nothing was
    accepted. */
 CQLRING_API cqlring_status cqlring_execute(const cqlring_request *request, cqlring_future **future, cqlring_error *error);
+/* What to wait for after FULL: ready (OK) as soon as the session has room for one more request of so many bytes (of text and values
+   with their lengths; 0: whatever its size). Who asked first is told first, and as many at once as there is room for; it is told,
+   not kept: when somebody else was quicker, execute says FULL and one asks again. TIMEOUT when timeout_us (0 no wait, −1 for ever)
+   passed first, CLOSED when the session was closed; cqlring_future_cancel ends it. */
+CQLRING_API cqlring_status cqlring_session_room(cqlring_session *session, uint64_t bytes, int64_t timeout_us, cqlring_future **future, cqlring_error *error);
 /* The same and wait. result may be NULL (nobody wants it); it is set to NULL for a plain VOID, else it is the caller's to
    release. */
 CQLRING_API cqlring_status cqlring_execute_sync(const cqlring_request *request, cqlring_result **result, cqlring_error *error);

@@ -7,6 +7,7 @@
 #include "driver/execution.h"
 #include "driver/fork.h"
 #include "driver/prepared.h"
+#include "driver/room.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
 
@@ -27,9 +28,10 @@ static cqlring_status charge(struct cqlring_session *session, struct execution *
     execution->charged = true;
     if (requests < session->requests_max && (bytes + size <= session->bytes_max || requests == 0))
         return CQLRING_OK;
-    atomic_fetch_sub_explicit(&session->bytes, size, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&session->requests, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&session->bytes, size, memory_order_seq_cst);
+    atomic_fetch_sub_explicit(&session->requests, 1, memory_order_seq_cst);
     execution->charged = false;
+    cqr_room_came_free(session); /* who looked meanwhile saw it taken */
     return cqr_error(error, CQLRING_FULL, "the session has %u requests (requests_max %u) of %llu bytes (bytes_max %llu) under way: wait for some of them", requests,
                      session->requests_max, (unsigned long long)bytes, (unsigned long long)session->bytes_max);
 }

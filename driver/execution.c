@@ -7,6 +7,7 @@
 #include "driver/execution.h"
 #include "driver/fork.h"
 #include "driver/prepared.h"
+#include "driver/room.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
 #include "driver/speculate.h"
@@ -255,9 +256,10 @@ static void uncharge(struct execution *execution)
     if (!execution->charged)
         return;
     struct cqlring_session *session = execution->body->session;
-    atomic_fetch_sub_explicit(&session->bytes, execution->body->size, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&session->requests, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&session->bytes, execution->body->size, memory_order_seq_cst); /* see cqr_room_came_free */
+    atomic_fetch_sub_explicit(&session->requests, 1, memory_order_seq_cst);
     execution->charged = false;
+    cqr_room_came_free(session);
 }
 
 /* The execution is through: whoever waits is told. op NULL: it never got one; status and failure then come from the caller. */

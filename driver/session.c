@@ -9,6 +9,7 @@
 #include "driver/fork.h"
 #include "driver/job.h"
 #include "driver/prepared.h"
+#include "driver/room.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
 
@@ -185,6 +186,8 @@ static void close_run(struct lane *lane, struct lane_message *message)
     part->closing = true;
     close->next = lane->closes;
     lane->closes = close;
+    if (lane->index == 0)
+        cqr_room_close(lane, session);
     if (part->open_ops == 0) {
         lane_closed(lane, session);
         return;

@@ -159,6 +159,10 @@ struct cqlring_session {
     void *log_context;
     atomic_uint requests;               /* single executions under way */
     _Atomic(uint64_t) bytes;
+    atomic_uint room_waiters;           /* room.h, as the next four */
+    atomic_bool room_posted;
+    struct lane_message room_message;
+    struct room_wait *room_head, **room_tail; /* lane 0's submitter */
     atomic_uint next_lane;
     _Atomic(struct closing *) spare;    /* so that it can be closed when memory is out */
     struct session_lane *lanes;         /* by lane; each touched by its submitter only */

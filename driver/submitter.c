@@ -14,6 +14,7 @@
 #include "driver/prepare_ahead.h"
 #include "driver/prepared.h"
 #include "driver/record.h"
+#include "driver/room.h"
 #include "driver/runtime.h"
 #include "driver/schema.h"
 #include "driver/session.h"
@@ -195,6 +196,9 @@ static void expire(struct lane *lane)
             break;
         case TIMER_AHEAD:
             cqr_prepare_ahead_timer(lane, timer);
+            break;
+        case TIMER_ROOM:
+            cqr_room_timer(lane, timer);
             break;
         default:
             break;
