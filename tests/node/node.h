@@ -209,7 +209,9 @@ struct node_seen {
     uint16_t payload_count; /* entries of the custom payload */
     bool has_token;
     bool is_replica;
-    uint32_t shard;
+    bool is_shard;    /* with shards: and the connection's is the one that it has there */
+    uint32_t replica; /* which one, 0 the primary */
+    uint32_t shard;   /* of the connection */
     int64_t token;
     char keyspace[49]; /* of the request (v5) */
     char text[256];    /* QUERY, PREPARE, EXECUTE's statement; cut at 255 bytes */

@@ -88,18 +88,21 @@ static void count_routing(struct node_conn *conn, struct node_seen *seen, bool h
         return;
     }
     bool hit = false, shard_hit = false;
+    uint32_t which = 0;
     if (table->keyspace->tablets) {
         struct node_tablet tablet;
         node_tablet_of(engine, table, token, &tablet);
-        for (uint32_t i = 0; i < tablet.count; ++i)
-            hit = hit || tablet.nodes[i] == conn->node;
+        while (which < tablet.count && tablet.nodes[which] != conn->node)
+            ++which;
+        hit = which < tablet.count;
         shard_hit = node_tablet_serves(&tablet, conn->node, conn->shard);
     } else {
         const uint32_t *nodes = NULL;
         uint32_t count = node_engine_replicas(&conn->cluster->engine, table->keyspace, token,
                                               &nodes);
-        for (uint32_t i = 0; i < count; ++i)
-            hit = hit || nodes[i] == conn->node;
+        while (which < count && nodes[which] != conn->node)
+            ++which;
+        hit = which < count;
         shard_hit = hit && engine->options->shards > 0 &&
                     node_shard_of(engine, conn->node, token) == conn->shard;
     }
@@ -109,7 +112,8 @@ static void count_routing(struct node_conn *conn, struct node_seen *seen, bool h
     seen->has_token = true;
     seen->token = token;
     seen->is_replica = hit;
-    seen->shard = conn->shard;
+    seen->is_shard = shard_hit;
+    seen->replica = which;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
