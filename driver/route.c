@@ -44,7 +44,7 @@ static struct replica_table *table_of(struct pool *pool, const struct keyspace *
 
 static __attribute__((noinline)) const struct route_slot *slot_make(struct pool *pool, struct route_slot *slot, const struct statement_version *version)
 {
-    *slot = (struct route_slot){.version = version};
+    *slot = (struct route_slot){.version = version->number};
     if (pool->topology == NULL || pool->topology->partitioner != PARTITIONER_MURMUR3)
         return slot;
     const struct keyspace *keyspace = cqr_topology_keyspace(pool->topology, cqlring_text(version->keyspace));
@@ -60,8 +60,8 @@ static __attribute__((noinline)) const struct route_slot *slot_make(struct pool 
 /* By what the statement's rows are routed. */
 static inline const struct route_slot *slot_of(struct pool *pool, const struct statement_version *version)
 {
-    struct route_slot *slot = &pool->routes[((uintptr_t)version >> 6) % 16];
-    return slot->version == version ? slot : slot_make(pool, slot, version);
+    struct route_slot *slot = &pool->routes[version->number % 16];
+    return slot->version == version->number ? slot : slot_make(pool, slot, version);
 }
 
 /* May the job have another row on this connection? */
