@@ -7,6 +7,7 @@
 
 #include "driver/execution.h"
 #include "driver/lane.h"
+#include "driver/node_stats.h"
 #include "driver/prepared.h"
 #include "driver/session.h"
 #include "driver/shards.h"
@@ -118,8 +119,12 @@ static __attribute__((noinline)) struct conn *pick(const struct lane *lane, cons
 static __attribute__((noinline)) struct conn *take(struct lane *lane, const struct places *places, const struct op *op, struct conn *conn)
 {
     int32_t shard = conn->home->shards != NULL ? shard_of(places, op, conn->home) : -1;
-    if (shard >= 0 && conn->shard.shard != (uint32_t)shard)
+    if (shard >= 0 && conn->shard.shard != (uint32_t)shard) {
+        struct node_stats *stats = cqr_node_stats_get(conn->home->node, lane->index, shard); /* the shard that it was for */
+        if (stats != NULL)
+            cqr_count(&stats->shard_fallbacks, 1);
         cqr_count(&lane->stats.shard_fallbacks, 1);
+    }
     return conn;
 }
 
