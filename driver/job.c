@@ -712,7 +712,7 @@ bool cqr_job_row_wait(struct lane *lane, struct job_part *part, struct op *op, c
 }
 
 /* Some partition rests: when it is this row's, it waits in the list, and those behind it go on. */
-static __attribute__((noinline)) bool row_waits(struct lane *lane, struct job_part *part)
+static bool row_waits(struct lane *lane, struct job_part *part)
 {
     const cqlring_row *row = &part->rows[part->row_at];
     struct op *op = row_take(lane, part, row);
@@ -725,6 +725,19 @@ static __attribute__((noinline)) bool row_waits(struct lane *lane, struct job_pa
     op->row = part->next_row++;
     list_add(part, op);
     return true;
+}
+
+enum way { WAY_FREE, WAY_CLOSED, WAY_LINE };
+
+/* Of the next row: it may go, none may, or it has been put into its partition's line. */
+static __attribute__((noinline)) enum way way_of(struct lane *lane, struct job_part *part)
+{
+    if (!cqr_job_pace(lane, part))
+        return WAY_CLOSED;
+    if (lane->rest_count == 0 || !row_waits(lane, part))
+        return WAY_FREE;
+    part->row_at++;
+    return WAY_LINE;
 }
 
 static void issue(struct lane *lane, struct job_part *part)
@@ -758,12 +771,11 @@ static void issue(struct lane *lane, struct job_part *part)
                 return;
         }
         if (part->paced) {
-            if (!cqr_job_pace(lane, part))
+            enum way way = way_of(lane, part);
+            if (way == WAY_CLOSED)
                 return;
-            if (lane->rest_count > 0 && row_waits(lane, part)) {
-                part->row_at++;
+            if (way == WAY_LINE)
                 continue;
-            }
         }
         if (room == 0 && (room = window_room(part, conn)) == 0) { /* a row is there, and waits for an answer; refused ones took no room */
             conn->writer.adapt.reached = true;
