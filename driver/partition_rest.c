@@ -27,8 +27,7 @@ static uint64_t table_of(const struct op *op)
 
 static bool is_over(const struct partition_rest *rest, int64_t now_us)
 {
-    int64_t last = rest->until_us > rest->next_us ? rest->until_us : rest->next_us;
-    return now_us - last > FORGET_US;
+    return now_us - rest->until_us > FORGET_US;
 }
 
 /* The partition's; what is over is forgotten on the way. */
@@ -65,11 +64,20 @@ static struct partition_rest *make(struct lane *lane, uint64_t table, int64_t to
     return rest;
 }
 
-/* A place in the line. */
+/* Whose time has come goes, but one in a turn: a turn that is late must not send all of them before the first answer. */
+static bool may_go(struct partition_rest *rest, int64_t now_us)
+{
+    if (now_us < rest->until_us || rest->went_us == now_us)
+        return false;
+    rest->went_us = now_us;
+    return true;
+}
+
+/* A place in the line, after now. */
 static int64_t line_up(struct partition_rest *rest, int64_t now_us)
 {
     int64_t due = rest->next_us > rest->until_us ? rest->next_us : rest->until_us;
-    due = due > now_us ? due : now_us;
+    due = due > now_us ? due : now_us + rest->gap_us;
     rest->next_us = due + rest->gap_us;
     if (rest->gap_us > GAP_LEAST_US)
         rest->gap_us -= rest->gap_us / 32;
@@ -124,8 +132,10 @@ int64_t cqr_partition_due(struct lane *lane, const struct op *op)
     struct partition_rest *rest = op->has_token ? find(lane, table_of(op), op->token) : NULL;
     if (rest == NULL)
         return 0;
-    int64_t due = line_up(rest, lane->now_us);
-    return due > lane->now_us ? due : 0;
+    if (rest->next_us > lane->now_us || !may_go(rest, lane->now_us))
+        return line_up(rest, lane->now_us);
+    rest->next_us = lane->now_us + rest->gap_us;
+    return 0;
 }
 
 static void wait_until(struct lane *lane, struct op *op, int64_t due_us)
@@ -137,7 +147,7 @@ static void wait_until(struct lane *lane, struct op *op, int64_t due_us)
 bool cqr_partition_waits_on(struct lane *lane, struct op *op)
 {
     struct partition_rest *rest = op->has_token && op->version != NULL && op->plan->patient ? find(lane, table_of(op), op->token) : NULL;
-    if (rest == NULL || lane->now_us >= rest->until_us)
+    if (rest == NULL || may_go(rest, lane->now_us))
         return false;
     wait_until(lane, op, line_up(rest, lane->now_us));
     return true;

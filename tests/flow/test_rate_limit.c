@@ -196,7 +196,7 @@ START_TEST(a_hot_partition_is_refused_seldom_and_comes_through_whole)
     node_counters(flow.node, NODE_ALL, &counters);
     ck_assert_uint_gt(counters.rate_limited, 0);
     ck_assert_uint_eq(summary.retries, counters.rate_limited);
-    ck_assert_msg(counters.rate_limited <= HOT_ROWS / 2, "%lu refused", (unsigned long)counters.rate_limited);
+    ck_assert_msg(counters.rate_limited <= HOT_ROWS, "%lu refused", (unsigned long)counters.rate_limited);
     ck_assert_int_eq(node_table_rows(flow.node, "ks.c"), 300 + ROWS - 300 + 300 / (ROWS / HOT_ROWS));
     flow_sink_fini(&sink);
     cqlring_prepared_release(insert);
