@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "driver/partition_rest.h"
 #include "driver/prepared.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
@@ -450,7 +451,8 @@ static enum placed first_alone(struct lane *lane, struct job_part *part, struct 
 {
     struct batch_rows *batches = part->batches;
     uint32_t index = group->first;
-    if (cqr_job_row_place(lane, part, batches->ops[index], &part->rows[index]) == PLACED_NOT)
+    bool waits = lane->rest_count > 0 && cqr_job_row_wait(lane, part, batches->ops[index], &part->rows[index]);
+    if (!waits && cqr_job_row_place(lane, part, batches->ops[index], &part->rows[index]) == PLACED_NOT)
         return PLACED_NOT;
     group_take(batches, group, 1);
     return PLACED;
@@ -518,6 +520,21 @@ static void group_issued(struct job_part *part, struct batch_group *group, struc
     group_take(batches, group, count);
 }
 
+/* Its partition rests: the batch waits. */
+static __attribute__((noinline, cold)) bool group_waits(struct lane *lane, struct batch_carrier *carrier)
+{
+    struct op *op = carrier->op;
+    int64_t due_us = cqr_partition_due(lane, op);
+    const uint8_t *children = op->values;
+    uint8_t *at = due_us != 0 ? cqr_values_room(lane, op, op->values_size) : NULL;
+    if (at == NULL)
+        return false;
+    memcpy(at, children, op->values_size);
+    cqr_count(&lane->stats.copied_down_bytes, op->values_size);
+    cqr_partition_wait(lane, op, due_us);
+    return true;
+}
+
 static enum placed group_issue(struct lane *lane, struct job_part *part, struct batch_group *group)
 {
     struct batch_rows *batches = part->batches;
@@ -543,6 +560,12 @@ static enum placed group_issue(struct lane *lane, struct job_part *part, struct 
     op->batch_count = (uint16_t)count;
     op->values = batches->scratch;
     op->values_size = out.size;
+    if (lane->rest_count > 0 && group_waits(lane, carrier)) {
+        cqr_count(&lane->stats.batches, 1);
+        cqr_count(&lane->stats.batched_rows, count);
+        group_issued(part, group, carrier, count);
+        return PLACED;
+    }
     struct pool *pool = job->session->lanes[lane->index].pool;
     struct conn *conn = op->plan->target == NULL ? cqr_pool_only(pool) : NULL;
     bool any_up = true;

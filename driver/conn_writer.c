@@ -75,23 +75,31 @@ static void values_attach(struct op *op, struct send_block *block, const uint8_t
     block->live_bytes += size;
 }
 
+/* Where values wait that are in nobody's frame: few must not pin many blocks. */
+static struct send_block *squeeze_room(struct lane *lane, uint32_t size)
+{
+    struct send_block *target = lane->squeeze;
+    if (target != NULL && target->size - target->fill >= size)
+        return target;
+    if (target != NULL) {
+        target->open = false;
+        block_check(lane, target);
+    }
+    target = lane->squeeze = block_take(lane, size);
+    if (target != NULL)
+        target->squeezed = true;
+    return target;
+}
+
 /* Few stragglers must not pin many blocks: move their values together. */
 static void block_squeeze(struct lane *lane, struct send_block *block)
 {
     block->squeezed = true;
     for (struct op *op = block->ops, *next; op != NULL; op = next) {
         next = op->block_next;
-        struct send_block *target = lane->squeeze;
-        if (target == NULL || target->size - target->fill < op->values_size) {
-            if (target != NULL) {
-                target->open = false;
-                block_check(lane, target);
-            }
-            target = lane->squeeze = block_take(lane, op->values_size);
-            if (target == NULL)
-                return; /* they stay where they are */
-            target->squeezed = true;
-        }
+        struct send_block *target = squeeze_room(lane, op->values_size);
+        if (target == NULL)
+            return; /* they stay where they are */
         uint8_t *at = target->data + target->fill;
         memcpy(at, op->values, op->values_size);
         target->fill += op->values_size;
@@ -99,6 +107,18 @@ static void block_squeeze(struct lane *lane, struct send_block *block)
         cqr_values_detach(op);
         values_attach(op, target, at, size);
     }
+}
+
+uint8_t *cqr_values_room(struct lane *lane, struct op *op, uint32_t size)
+{
+    assert(op->values_block == NULL);
+    struct send_block *target = squeeze_room(lane, size);
+    if (target == NULL)
+        return NULL;
+    uint8_t *at = target->data + target->fill;
+    target->fill += size;
+    values_attach(op, target, at, size);
+    return at;
 }
 
 void cqr_block_loosened(struct lane *lane, struct send_block *block)
@@ -697,6 +717,7 @@ bool cqr_writer_orphan(struct conn *conn, struct op *op)
         writer->orphans++;
         conn->lane->orphans++;
         cqr_count(&conn->lane->stats.orphans, 1);
+        cqr_node_count(conn, orphaned);
         cqr_conn_publish(conn);
     }
     op->frame_block = NULL;

@@ -111,6 +111,7 @@ typedef struct cqlring_stats {
     uint64_t pages_ahead, pages_dropped;       /* pages asked for before the application did (prefetch); of them, those that it never asked for */
     uint64_t batches, batched_rows;            /* made of rows of one partition (batch_by_partition), each one request; the rows in them */
     uint64_t batches_split;                    /* refused as invalid or too large, counted as failed requests, and sent again in halves */
+    uint64_t partition_waits;                  /* rows and batches that waited because others of their partition had met its rate limit */
 } cqlring_stats;
 CQLRING_API void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *stats);
 

@@ -43,7 +43,9 @@ CQLRING_API uint32_t cqlring_cluster_connections(const cqlring_cluster *cluster,
 
 /* What was counted of one node (or shard of it) by one lane. Counters go on over reconnections, and begin anew when the node gets
    another address. One writer each, read relaxed: each is exact, together they are a snapshot; a turn's answers are added at its
-   end. The whole runtime's are in cqlring_stats. */
+   end. The whole runtime's are in cqlring_stats: speculative, speculative_won, shard_fallbacks, orphans
+   (orphaned here) and late_replies are the sums of these over all nodes there ever were; of wakes_submitter the control connections
+   have some, and connections that are just being made. */
 typedef struct cqlring_node_stats {
     const cqlring_node *node;
     uint32_t lane;
@@ -62,6 +64,10 @@ typedef struct cqlring_node_stats {
     uint32_t latency_max_us;
     uint32_t latency_p50_us, latency_p95_us, latency_p99_us; /* since the beginning; each at most an eighth too large */
     uint32_t window;               /* now: what jobs without a window of their own may have under way, the sum over the connections */
+    uint64_t speculative, speculative_won; /* further attempts sent to it; of them, those that decided their request well */
+    uint64_t shard_fallbacks;      /* requests of this shard that took another shard's connection */
+    uint64_t orphaned, late_replies; /* requests that timed out while their answer could still come; those answers that came */
+    uint64_t wakes;                /* of wakes_submitter: answers of this node that found the submitter asleep */
 } cqlring_node_stats;
 
 /* Of the nodes that are in the topology now; at most capacity, returns how many there are. Nodes to which nothing was ever

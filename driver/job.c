@@ -15,6 +15,7 @@
 #include "driver/execution.h"
 #include "driver/fork.h"
 #include "driver/job.h"
+#include "driver/partition_rest.h"
 #include "driver/prepared.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
@@ -669,6 +670,77 @@ enum placed cqr_job_row_place(struct lane *lane, struct job_part *part, struct o
     return row_place(lane, part, op, row, true, cqr_batch_rows_planned(part));
 }
 
+/* Values as they are framed, where they wait. */
+static bool row_keep(struct lane *lane, struct op *op, const cqlring_row *row, uint32_t count)
+{
+    uint8_t *at = cqr_values_room(lane, op, op->values_size);
+    if (at == NULL)
+        return false;
+    struct writer writer;
+    cqr_writer_init(&writer, at, op->values_size);
+    cqr_put_values(&writer, row->cells, count);
+    cqr_count(&lane->stats.copied_down_bytes, op->values_size);
+    return true;
+}
+
+bool cqr_job_row_wait(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row)
+{
+    struct job *job = part->job;
+    if (row->statement >= job->statement_count)
+        return false;
+    struct statement_version *version = cqr_prepared_version(job->statements[row->statement]);
+    uint32_t count = row->cell_count != 0 ? row->cell_count : version->bind->columns.count;
+    uint64_t size = 0;
+    op->plan = &job->plans[row->statement];
+    op->version = version;
+    if (!cqr_cells_measure(version, row->cells, count, &size) || size > job->session->cluster->request_size_max || part->bytes + size > job->bytes_max)
+        return false; /* it is looked at as any other */
+    op->has_token = op->has_token || cqr_version_token(lane, version, row->cells, &op->token);
+    int64_t due_us = cqr_partition_due(lane, op);
+    op->values_size = 2 + (uint32_t)size;
+    if (due_us == 0 || !row_keep(lane, op, row, count))
+        return false;
+    op->pages = version->is_read;
+    op->reply_budget = (uint32_t)size + cqr_version_reply_expected(version);
+    part->bytes += op->reply_budget;
+    if (part->paced) {
+        part->row_tokens -= 1;
+        part->byte_tokens -= (double)size;
+    }
+    cqr_count(&part->bytes_sent, size);
+    cqr_partition_wait(lane, op, due_us);
+    return true;
+}
+
+/* Some partition rests: when it is this row's, it waits in the list, and those behind it go on. */
+static bool row_waits(struct lane *lane, struct job_part *part)
+{
+    const cqlring_row *row = &part->rows[part->row_at];
+    struct op *op = row_take(lane, part, row);
+    if (op == NULL)
+        return false;
+    if (!cqr_job_row_wait(lane, part, op, row)) {
+        cqr_op_give(lane, op);
+        return false;
+    }
+    op->row = part->next_row++;
+    list_add(part, op);
+    return true;
+}
+
+enum way { WAY_FREE, WAY_CLOSED, WAY_LINE };
+
+/* Of the next row: it may go, none may, or it has been put into its partition's line. */
+static __attribute__((noinline)) enum way way_of(struct lane *lane, struct job_part *part)
+{
+    if (!cqr_job_pace(lane, part))
+        return WAY_CLOSED;
+    if (lane->rest_count == 0 || !row_waits(lane, part))
+        return WAY_FREE;
+    part->row_at++;
+    return WAY_LINE;
+}
+
 static void issue(struct lane *lane, struct job_part *part)
 {
     struct job *job = part->job;
@@ -683,6 +755,7 @@ static void issue(struct lane *lane, struct job_part *part)
         cqr_batch_rows_issue(lane, part, QUANTUM);
         return;
     }
+    part->paced = part->paced || lane->rest_count > 0; /* one question for both, as each row asks it */
     struct conn *conn = window_conn(lane, job);
     uint32_t room = window_room(part, conn);
     for (uint32_t quantum = 0; quantum < QUANTUM; quantum++) {
@@ -698,8 +771,13 @@ static void issue(struct lane *lane, struct job_part *part)
             if (part->row_at == part->row_count || atomic_load_explicit(&job->stop, memory_order_acquire) != 0)
                 return;
         }
-        if (part->paced && !cqr_job_pace(lane, part))
-            return;
+        if (part->paced) {
+            enum way way = way_of(lane, part);
+            if (way == WAY_CLOSED)
+                return;
+            if (way == WAY_LINE)
+                continue;
+        }
         if (room == 0 && (room = window_room(part, conn)) == 0) { /* a row is there, and waits for an answer; refused ones took no room */
             conn->writer.adapt.reached = true;
             part->stall_since_us = 0; /* somebody is there */

@@ -116,6 +116,8 @@ void cqr_job_session_final(struct lane *lane, struct cqlring_session *session); 
 enum placed { PLACED, PLACED_NOT };
 struct op *cqr_job_row_take(struct lane *lane, struct job_part *part, const cqlring_row *row); /* listed; NULL: every op is in use */
 enum placed cqr_job_row_place(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row); /* alone */
+/* Its partition rests (partition_rest.h): true: op, which is or will be in the list, waits for it. Only where lane->rest_count is not 0. */
+bool cqr_job_row_wait(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row);
 void cqr_job_row_drop(struct lane *lane, struct job_part *part, struct op *op);                /* it will never be issued: as if it had not been pulled */
 void cqr_job_row_fail(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row, uint32_t cell_count, const cqlring_error *error);
 void cqr_job_row_counted(struct job_part *part, struct op *op, const struct cqlring_node *node); /* on that node, until it is settled */

@@ -97,6 +97,7 @@ void cqr_lane_fini(struct lane *lane)
         lane->send_free = next;
     }
     cqr_mem_free(lane->squeeze);
+    cqr_mem_free(lane->rests);
     cqr_races_fini(lane);
     cqr_mem_free(lane->ops);
     cqr_mem_free(lane->scratch);
@@ -112,6 +113,7 @@ void cqr_lane_fini(struct lane *lane)
     lane->scratch = NULL;
     lane->compress = NULL;
     lane->squeeze = NULL;
+    lane->rests = NULL;
     lane->commands.entries = NULL;
 }
 

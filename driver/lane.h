@@ -19,6 +19,7 @@
 
 struct runtime_core;
 struct job_part;
+struct partition_rest;
 struct pool;
 
 /* Anything another thread has for the submitter: pushed into the lane's inbox, run there once. */
@@ -100,6 +101,8 @@ struct lane {
     struct compress_state *compress;
     struct reprepare *reprepares;    /* statements being prepared again */
     struct prepare_ahead *aheads;    /* nodes that came up, and what is to be prepared on them */
+    struct partition_rest *rests;    /* partitions over their rate limit; NULL: there never was one */
+    uint32_t rest_count;             /* … that are remembered now (partition_rest.h) */
     struct race *race_free;          /* speculative executions: for the next ones */
     uint8_t *scratch;                /* routing keys; SCRATCH_SIZE bytes */
     const struct cqlring_cluster *stamp_cluster; /* client timestamps taken for this turn */

@@ -66,9 +66,11 @@ static const struct {
     {"batches", "Batches made of rows of one partition.", OF_SUBMITTER(batches)},
     {"batched_rows", "Rows that went in them.", OF_SUBMITTER(batched_rows)},
     {"batches_split", "Batches that the server refused and that were halved.", OF_SUBMITTER(batches_split)},
+    {"partition_waits", "Rows and batches that waited because others of their partition had met its rate limit.", OF_SUBMITTER(partition_waits)},
     {"reprepares", "Statements prepared again on a node that did not know them.", OF_SUBMITTER(reprepares)},
     {"prepared_ahead", "Statements prepared on a node that came up, before a request needed them there.", OF_SUBMITTER(prepared_ahead)},
     {"timeouts", "Requests and attempts that were not answered in time.", OF_SUBMITTER(timeouts)},
+    {"orphans", "Requests that timed out while their answer could still come.", OF_SUBMITTER(orphans)},
     {"late_replies", "Answers to requests that had timed out.", OF_SUBMITTER(late_replies)},
     {"sends", "Send calls.", OF_SUBMITTER(sends)},
     {"sends_blocked", "Send calls that found the socket full.", OF_SUBMITTER(send_blocked)},
@@ -176,7 +178,7 @@ static void node_latency(struct text *text, const char *name, const struct cqlri
     uint64_t seen = 0;
     uint32_t at = 0;
     for (uint32_t octave = 6; octave <= 24; octave++) {
-        for (; at < LATENCY_BUCKETS && cqr_latency_bucket_end(at) <= UINT64_C(1) << octave; at++)
+        for (; at < NODE_LATENCY_BUCKETS && cqr_latency_bucket_end(at) <= UINT64_C(1) << octave; at++)
             seen += value(&stats->latency[at]);
         cqr_text_put(text, "cqlring_%s_bucket", name);
         put_node(text, cluster, node, stats);
@@ -184,7 +186,7 @@ static void node_latency(struct text *text, const char *name, const struct cqlri
         put_us(text, UINT64_C(1) << octave);
         cqr_text_put(text, "\"} %" PRIu64 "\n", seen);
     }
-    for (; at < LATENCY_BUCKETS; at++)
+    for (; at < NODE_LATENCY_BUCKETS; at++)
         seen += value(&stats->latency[at]);
     cqr_text_put(text, "cqlring_%s_bucket", name);
     put_node(text, cluster, node, stats);
@@ -216,6 +218,12 @@ static const struct {
     {"node_sent_bytes", "counter", "bytes", "Bytes taken by sockets.", OF_NODE(send_bytes), NULL},
     {"node_recvs", "counter", NULL, "Receive calls that brought bytes.", OF_NODE(recvs), NULL},
     {"node_received_bytes", "counter", "bytes", "Bytes received.", OF_NODE(recv_bytes), NULL},
+    {"node_speculative", "counter", NULL, "Further attempts sent to it while one was under way.", OF_NODE(speculative), NULL},
+    {"node_speculative_won", "counter", NULL, "Requests that one of these decided well.", OF_NODE(speculative_won), NULL},
+    {"node_shard_fallbacks", "counter", NULL, "Requests of the shard that took another shard's connection.", OF_NODE(shard_fallbacks), NULL},
+    {"node_orphaned", "counter", NULL, "Requests that timed out while their answer could still come.", OF_NODE(orphaned), NULL},
+    {"node_late_replies", "counter", NULL, "Answers to such requests.", OF_NODE(late_replies), NULL},
+    {"node_wakes", "counter", NULL, "Answers that found the submitter asleep.", OF_NODE(wakes), NULL},
     {"node_retries", "counter", NULL, "Attempts on it after which another one was made.", OF_NODE(retries), NULL},
     {"node_errors", "counter", NULL, "Attempts that failed, by kind: a status, or the server's error.", 0, node_errors},
     {"node_latency_seconds", "histogram", "seconds", "From the send of an attempt to its answer, as the driver saw it.", 0, node_latency},

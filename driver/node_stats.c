@@ -188,7 +188,7 @@ static uint64_t value(const counter *which)
 static uint32_t quantile(const struct node_stats *stats, uint64_t count, uint32_t per_mille)
 {
     uint64_t wanted = (count * per_mille + 999) / 1000, seen = 0, max = value(&stats->latency_max_us);
-    for (uint32_t i = 0; i < LATENCY_BUCKETS; i++) {
+    for (uint32_t i = 0; i < NODE_LATENCY_BUCKETS; i++) {
         seen += value(&stats->latency[i]);
         if (seen >= wanted && seen > 0) {
             uint64_t end = cqr_latency_bucket_end(i) - 1;
@@ -201,7 +201,7 @@ static uint32_t quantile(const struct node_stats *stats, uint64_t count, uint32_
 static uint64_t latency_count(const struct node_stats *stats)
 {
     uint64_t count = 0;
-    for (uint32_t i = 0; i < LATENCY_BUCKETS; i++)
+    for (uint32_t i = 0; i < NODE_LATENCY_BUCKETS; i++)
         count += value(&stats->latency[i]);
     return count;
 }
@@ -224,7 +224,13 @@ static void stats_read(const struct cqlring_node *node, const struct node_stats 
                                 .replies = latency_count(stats),
                                 .latency_sum_us = value(&stats->latency_sum_us),
                                 .latency_max_us = (uint32_t)value(&stats->latency_max_us),
-                                .window = (uint32_t)value(&stats->window)};
+                                .window = (uint32_t)value(&stats->window),
+                                .speculative = value(&stats->speculative),
+                                .speculative_won = value(&stats->speculative_won),
+                                .shard_fallbacks = value(&stats->shard_fallbacks),
+                                .orphaned = value(&stats->orphaned),
+                                .late_replies = value(&stats->late_replies),
+                                .wakes = value(&stats->wakes)};
     for (uint32_t i = 0; i < 16; i++)
         out->errors[i] = value(&stats->errors[i]);
     out->latency_p50_us = quantile(stats, out->replies, 500);

@@ -13,7 +13,7 @@
 
 struct cqlring_node;
 
-enum { LATENCY_BUCKETS = 240, SERVER_ERRORS = 22 };
+enum { NODE_LATENCY_BUCKETS = 240, SERVER_ERRORS = 22 };
 
 struct node_stats {
     struct node_stats *next;          /* in the node's list, constant */
@@ -22,13 +22,22 @@ struct node_stats {
     /* the submitter's */
     _Alignas(64) counter connections, in_flight, orphans, queued_bytes, window; /* now */
     counter requests, sends, send_bytes, retries;
+    counter speculative, speculative_won, shard_fallbacks, orphaned, late_replies;
     counter errors[16];               /* attempts that failed, by status */
     counter server_errors[SERVER_ERRORS]; /* of those with SERVER, by kind */
     counter latency_sum_us, latency_max_us;
-    counter latency[LATENCY_BUCKETS];
+    counter latency[NODE_LATENCY_BUCKETS];
     /* the reactor's */
-    _Alignas(64) counter recvs, recv_bytes;
+    _Alignas(64) counter recvs, recv_bytes, wakes;
 };
+
+/* The connection's node has one more of these; a connection that is nobody's yet has no such place. */
+#define cqr_node_count(conn_, field_)                                                                       \
+    do {                                                                                                    \
+        struct node_stats *node_stats_ = atomic_load_explicit(&(conn_)->stats, memory_order_acquire);       \
+        if (node_stats_ != NULL)                                                                            \
+            cqr_count(&node_stats_->field_, 1);                                                             \
+    } while (0)
 
 /* The node's, made when asked for first. NULL: out of memory. Submitter of that lane. */
 struct node_stats *cqr_node_stats_get(struct cqlring_node *node, uint32_t lane, int32_t shard);
@@ -49,7 +58,7 @@ void cqr_latency_write(struct conn *conn);             /* end of the turn, or of
 void cqr_latency_run(struct conn *conn, uint32_t us);  /* a run ends, another begins */
 
 /* A request is answered. */
-static inline void cqr_latency_note(struct lane *lane, struct conn *conn, const struct op *op)
+static inline void cqr_node_latency_note(struct lane *lane, struct conn *conn, const struct op *op)
 {
     uint32_t us = (uint32_t)(lane->now_us - op->first_sent_us) - op->sent_after_us;
     if (us == conn->writer.run_us)

@@ -30,7 +30,7 @@
    Rows of jobs that are marked idempotent: whatever may pass is tried again. "Next" is then the same node where there is
    no other, and only the row's deadline ends it; but an answer that cannot be read, which costs a connection, is asked for
    five times again at most. A row over a rate limit is tried again on the same node, by itself when it is idempotent, and
-   in any case when the coordinator did not let it in. */
+   in any case when the coordinator did not let it in; the other rows of its partition wait with it (partition_rest.h). */
 
 enum { UNREADABLE_TRIES = 5 };
 

@@ -19,8 +19,8 @@ struct retry_answer {
 /* usual: what the library would do. Asks nobody where there is no policy, or nothing was sent. */
 struct retry_answer cqr_retry_ask(const struct op *op, const struct attempt_outcome *outcome, const struct failure *failure, enum retry_decision usual);
 
-/* OVERLOADED: the node gets no further request for a while where another can take it. A rate limit is the partition's: there only
-   the row itself waits. */
+/* OVERLOADED: the node gets no further request for a while where another can take it. A rate limit is the partition's:
+   see partition_rest.h. */
 void cqr_node_rest(struct lane *lane, struct conn *conn);
 
 #endif

@@ -90,6 +90,17 @@ void cqlring_prepared_release(cqlring_prepared *prepared)
 
 /* ---- versions ---- */
 
+static struct statement_version *version_make(struct cqlring_prepared *prepared)
+{
+    static _Atomic(uint64_t) last;
+    struct statement_version *version = cqr_mem_zalloc(sizeof *version);
+    if (version == NULL)
+        return NULL;
+    version->prepared = prepared;
+    version->number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    return version;
+}
+
 uint32_t cqr_version_reply_expected(const struct statement_version *version)
 {
     return atomic_load_explicit(&version->reply_max, memory_order_relaxed);
@@ -207,7 +218,7 @@ cqlring_status cqr_prepared_learn(struct cqlring_prepared *prepared, const struc
         *failure = cqr_failure_make(status, "PREPARE: the PREPARED answer cannot be read (%s)", cqlring_status_text(status));
         return status;
     }
-    struct statement_version *version = cqr_mem_zalloc(sizeof *version);
+    struct statement_version *version = version_make(prepared);
     if (version == NULL)
         goto no_memory;
     if (answer.id.size <= 0 || answer.id.size > STATEMENT_ID_MAX || answer.result_metadata_id.size > STATEMENT_ID_MAX ||
@@ -218,7 +229,6 @@ cqlring_status cqr_prepared_learn(struct cqlring_prepared *prepared, const struc
                                     answer.id.size, answer.result_metadata_id.size, answer.pk_count);
         return CQLRING_PROTOCOL;
     }
-    version->prepared = prepared;
     version->id_size = (uint16_t)answer.id.size;
     memcpy(version->id, answer.id.data, version->id_size);
     if (answer.result_metadata_id.data != NULL) {
@@ -284,13 +294,12 @@ void cqr_prepared_metadata(struct statement_version *old, struct column_set *col
     struct statement_version *current = cqr_prepared_version(prepared);
     if (id.size > STATEMENT_ID_MAX || bytes_equal(current->metadata_id, current->metadata_id_size, id))
         return; /* known already: many requests in flight learn of one change */
-    struct statement_version *version = cqr_mem_zalloc(sizeof *version);
+    struct statement_version *version = version_make(prepared);
     if (version == NULL)
         return; /* the old id stays: the server will tell again */
     if (current->id_size != old->id_size || memcmp(current->id, old->id, old->id_size) != 0)
         current = old; /* else the newest bind markers stay */
     /* field by field: its counters are being written by others */
-    version->prepared = prepared;
     version->id_size = current->id_size;
     memcpy(version->id, current->id, sizeof version->id);
     version->key_count = current->key_count;

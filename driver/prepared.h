@@ -26,6 +26,7 @@ enum { STATEMENT_ID_MAX = 256, KEY_PARTS_MAX = 64 };
 struct statement_version {
     struct statement_version *older;  /* all of a statement's are a list */
     struct cqlring_prepared *prepared;
+    uint64_t number;                  /* its own for ever, from 1: what is remembered of it is found by this, since memory is used again */
     uint8_t id[STATEMENT_ID_MAX];
     uint16_t id_size;
     uint8_t metadata_id[STATEMENT_ID_MAX];

@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "driver/lane.h"
+#include "driver/node_stats.h"
 
 struct completion *cqr_reactor_stage(struct lane *lane, enum completion_kind kind, void *subject)
 {
@@ -36,13 +37,17 @@ void cqr_reactor_commands(struct lane *lane)
     }
 }
 
-static bool publish(struct lane *lane)
+/* conn: whose event it was; NULL: a command's. */
+static bool publish(struct lane *lane, struct conn *conn)
 {
     if (!cqr_ring_publish(&lane->completions))
         return false;
     /* with a poller the submitter's turn follows on this very thread: it needs no waking */
-    if (lane->park.poller == NULL && cqr_park_wake(&lane->park))
+    if (lane->park.poller == NULL && cqr_park_wake(&lane->park)) {
         cqr_count(&lane->reactor_stats.wakes_submitter, 1);
+        if (conn != NULL && conn->reader.state == READER_UP) /* else the submitter may be letting go of the node */
+            cqr_node_count(conn, wakes);
+    }
     return true;
 }
 
@@ -50,13 +55,13 @@ bool cqr_reactor_turn(struct lane *lane, int64_t deadline_us)
 {
     struct poll_event events[EVENTS_PER_WAIT];
     cqr_reactor_commands(lane);
-    bool any = publish(lane);
+    bool any = publish(lane, NULL);
     int count = lane->poller->call->wait(lane->poller, events, EVENTS_PER_WAIT, any ? 0 : deadline_us);
     cqr_park_cancel(&lane->reactor_park);
     cqr_count(&lane->reactor_stats.turns, 1);
     for (int i = 0; i < count; i++) {
         cqr_reader_event(events[i].context, events[i].events);
-        any = publish(lane) || any;
+        any = publish(lane, events[i].context) || any;
     }
     /* release: what was read in this round is published before the submitter sees the round counted (decision 10) */
     atomic_fetch_add_explicit(&lane->reactor_rounds, 1, memory_order_release);

@@ -12,6 +12,7 @@
 #include "driver/job.h"
 #include "driver/lane.h"
 #include "driver/node_stats.h"
+#include "driver/partition_rest.h"
 #include "driver/policy.h"
 #include "driver/policy_retry.h"
 #include "driver/prepared.h"
@@ -503,10 +504,14 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
         cqr_op_settle(lane, op, CQLRING_OK, NULL);
         return;
     }
-    int64_t delay = 0;
+    int64_t delay = 0, rest = -1;
+    if (server != NULL && server->rate_limited && op->plan->patient) /* also where this row is not tried again */
+        rest = cqr_partition_refused(lane, op, answer.is_own ? answer.delay_us : -1);
     if (decision != RETRY_NO && op->phase != CQLRING_NOT_SENT) {
         bool overloaded = server != NULL && (server->code == ERROR_OVERLOADED || server->code == ERROR_BOOTSTRAPPING);
-        if (answer.is_own)
+        if (rest >= 0)
+            delay = rest;
+        else if (answer.is_own)
             delay = answer.delay_us;
         else if (op->plan->patient || overloaded)
             delay = cqr_retry_backoff_us(op->tries, cqr_random(&lane->random));
@@ -584,7 +589,8 @@ void cqr_op_timer(struct lane *lane, struct op *op)
     switch (op->state) {
     case OP_WAIT_RETRY:
         if (!final) {
-            cqr_op_issue(lane, op);
+            if (lane->rest_count == 0 || !cqr_partition_waits_on(lane, op))
+                cqr_op_issue(lane, op);
             return;
         }
         break;
@@ -618,6 +624,7 @@ void cqr_op_timer(struct lane *lane, struct op *op)
                                          cqr_duration(limit_us).text, op->phase == CQLRING_NOT_SENT ? " (it was not sent: the socket was full)" : "")
                       : cqr_failure_make(CQLRING_TIMEOUT,
                                          op->state == OP_WAIT_PREPARE ? "%s: its statement, unknown to the node, was not prepared again within %s"
+                                         : op->state == OP_WAIT_RETRY ? "%s: its partition is over its rate limit, and its turn did not come within %s"
                                                                       : "%s: no connection could take it within %s",
                                          cqr_opcode_name(op->plan->opcode), cqr_duration(limit_us).text);
     if (final) {
@@ -855,7 +862,7 @@ static void conn_heard(struct lane *lane, struct conn *conn)
 static inline void answered(struct lane *lane, struct op *op, uint32_t size)
 {
     struct conn *conn = op->conn;
-    cqr_latency_note(lane, conn, op);
+    cqr_node_latency_note(lane, conn, op);
     cqr_writer_answered(conn);
     cqr_writer_stream_free(conn, op->stream);
     conn_heard(lane, conn);

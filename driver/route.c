@@ -7,6 +7,7 @@
 
 #include "driver/execution.h"
 #include "driver/lane.h"
+#include "driver/node_stats.h"
 #include "driver/prepared.h"
 #include "driver/session.h"
 #include "driver/shards.h"
@@ -44,7 +45,7 @@ static struct replica_table *table_of(struct pool *pool, const struct keyspace *
 
 static __attribute__((noinline)) const struct route_slot *slot_make(struct pool *pool, struct route_slot *slot, const struct statement_version *version)
 {
-    *slot = (struct route_slot){.version = version};
+    *slot = (struct route_slot){.version = version->number};
     if (pool->topology == NULL || pool->topology->partitioner != PARTITIONER_MURMUR3)
         return slot;
     const struct keyspace *keyspace = cqr_topology_keyspace(pool->topology, cqlring_text(version->keyspace));
@@ -60,8 +61,8 @@ static __attribute__((noinline)) const struct route_slot *slot_make(struct pool 
 /* By what the statement's rows are routed. */
 static inline const struct route_slot *slot_of(struct pool *pool, const struct statement_version *version)
 {
-    struct route_slot *slot = &pool->routes[((uintptr_t)version >> 6) % 16];
-    return slot->version == version ? slot : slot_make(pool, slot, version);
+    struct route_slot *slot = &pool->routes[version->number % 16];
+    return slot->version == version->number ? slot : slot_make(pool, slot, version);
 }
 
 /* May the job have another row on this connection? */
@@ -118,8 +119,12 @@ static __attribute__((noinline)) struct conn *pick(const struct lane *lane, cons
 static __attribute__((noinline)) struct conn *take(struct lane *lane, const struct places *places, const struct op *op, struct conn *conn)
 {
     int32_t shard = conn->home->shards != NULL ? shard_of(places, op, conn->home) : -1;
-    if (shard >= 0 && conn->shard.shard != (uint32_t)shard)
+    if (shard >= 0 && conn->shard.shard != (uint32_t)shard) {
+        struct node_stats *stats = cqr_node_stats_get(conn->home->node, lane->index, shard); /* the shard that it was for */
+        if (stats != NULL)
+            cqr_count(&stats->shard_fallbacks, 1);
         cqr_count(&lane->stats.shard_fallbacks, 1);
+    }
     return conn;
 }
 

@@ -491,6 +491,7 @@ void cqlring_runtime_stats(const cqlring_runtime *runtime, cqlring_stats *out)
         sum.batches += value(&lane->batches);
         sum.batched_rows += value(&lane->batched_rows);
         sum.batches_split += value(&lane->batches_split);
+        sum.partition_waits += value(&lane->partition_waits);
         sum.log_dropped += value(&reactor->log_dropped);
         sum.tls_handshakes += value(&reactor->tls_handshakes);
         sum.tls_resumed += value(&reactor->tls_resumed);

@@ -109,7 +109,7 @@ struct pool_link {
 };
 
 struct route_slot {
-    const struct statement_version *version;
+    uint64_t version;                   /* its number; 0: of none */
     struct replica_table *table;        /* NULL: no replicas known for its keyspace */
     struct tablet_table *tablets;       /* instead of it, in a keyspace of tablets; NULL: it has none */
     void *padding;                      /* found by a shift */
@@ -137,7 +137,7 @@ struct pool {
     struct session_lane *listeners;     /* of the users, those with a log */
     struct replica_table *tables[8];    /* per keyspace, made when asked for */
     uint32_t table_count;
-    struct route_slot routes[16];       /* by version */
+    struct route_slot routes[16];       /* by version's number */
     struct tablet_cache tablets;
     bool closing;
 };

@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "driver/lane.h"
+#include "driver/node_stats.h"
 #include "driver/policy.h"
 #include "driver/policy_latency.h"
 #include "driver/prepared.h"
@@ -153,8 +154,10 @@ static void end_with(struct lane *lane, struct race *race, struct op *winner)
     struct failure *failure = winner->failure;
     winner->failure = NULL;
     cqlring_status status = winner->status;
-    if (status == CQLRING_OK)
+    if (status == CQLRING_OK) {
         cqr_count(&lane->stats.speculative_won, 1);
+        cqr_node_count(op->conn, speculative_won);
+    }
     cqr_op_give(lane, winner);
     race_free(lane, race);
     cqr_op_settle(lane, op, status, failure);
@@ -321,6 +324,7 @@ void cqr_race_sent(struct lane *lane, struct op *op)
     if (op != race->op && op->attempts == 1) {
         race->sent++;
         cqr_count(&lane->stats.speculative, 1);
+        cqr_node_count(op->conn, speculative);
     }
 }
 

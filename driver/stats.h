@@ -27,7 +27,7 @@ struct lane_stats {
     counter connections_opened, connections_lost, orphans, late_replies;
     counter failed_by[16];            /* settled requests that failed, by status */
     counter shard_fallbacks, tablets_learned, prepared_ahead;
-    counter batches, batched_rows, batches_split;
+    counter batches, batched_rows, batches_split, partition_waits;
 };
 
 /* CPU time of a thread of ours: its clock while it lives, the figure it ended with afterwards. */

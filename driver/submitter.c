@@ -91,6 +91,7 @@ static void entry_take(struct lane *lane, const struct completion *entry)
         cqr_writer_stream_free(conn, entry->stream);
         cqr_conn_publish(conn);
         cqr_count(&lane->stats.late_replies, 1);
+        cqr_node_count(conn, late_replies);
         if (lane->waiting_head != NULL)
             lane->waiting_room = true;
         break;

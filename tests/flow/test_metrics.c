@@ -31,6 +31,12 @@ static cqlring_node_stats stats_sum(struct flow *flow)
         sum.in_flight += stats[i].in_flight;
         sum.orphans += stats[i].orphans;
         sum.retries += stats[i].retries;
+        sum.speculative += stats[i].speculative;
+        sum.speculative_won += stats[i].speculative_won;
+        sum.shard_fallbacks += stats[i].shard_fallbacks;
+        sum.orphaned += stats[i].orphaned;
+        sum.late_replies += stats[i].late_replies;
+        sum.wakes += stats[i].wakes;
         for (int j = 0; j < 16; j++)
             sum.errors[j] += stats[i].errors[j];
     }
@@ -153,6 +159,79 @@ START_TEST(errors_retries_and_orphans_are_told_apart)
     ck_assert_double_eq(metrics_sum(&text, "cqlring_node_errors_total", "kind=\"TIMEOUT\""), 1);
     ck_assert_double_eq(metrics_sum(&text, "cqlring_requests_failed_total", "status=\"TIMEOUT\""), 1);
     ck_assert_double_eq(metrics_sum(&text, "cqlring_node_orphans", ""), 1);
+    metrics_free(&text);
+    flow_close(&flow);
+}
+END_TEST
+
+static bool has_late_reply(struct flow *flow, void *unused)
+{
+    (void)unused;
+    return flow_stats(flow).late_replies > 0;
+}
+
+static bool all_shards(struct flow *flow, void *unused)
+{
+    (void)unused;
+    for (uint32_t node = 0; node < 2; node++) {
+        cqlring_node_info info;
+        if (!watch_node(flow, node, &info) || info.connections != 2)
+            return false;
+    }
+    return true;
+}
+
+/* Each of them happens here, and nothing is counted twice or at nobody. */
+START_TEST(the_nodes_figures_add_up_to_the_whole)
+{
+    struct flow flow;
+    flow_init(&flow);
+    flow.node_options.nodes = 2;
+    flow.node_options.shards = 2;
+    flow.options.inflight_per_connection = 20;
+    flow_start(&flow);
+    flow_open(&flow);
+    watch_for(&flow, all_shards, NULL);
+    node_set_delay(flow.node, NODE_ALL, 2000, 0);
+    job_run(&flow, 1000, &(cqlring_job_options){.struct_size = sizeof(cqlring_job_options), .window = 78}, &(cqlring_summary){0});
+    node_set_delay(flow.node, NODE_ALL, 0, 0);
+
+    const cqlring_speculation copies = {.struct_size = sizeof copies, .max = 1, .delay_us = 20000};
+    cqlring_execution how = {.struct_size = sizeof how, .idempotent = CQLRING_YES, .speculation = &copies};
+    flow_fault(&flow, "late:opcode=QUERY,delay_us=300000,times=1");
+    flow_ok(ask_text(&flow, "INSERT INTO ks.t (k, v) VALUES (1, 0x01)", NULL, 0, &how, NULL, NULL));
+
+    node_fault_remove(flow.node, 0);
+    flow_fault(&flow, "late:opcode=QUERY,delay_us=300000,times=1");
+    how = (cqlring_execution){.struct_size = sizeof how, .timeout_us = 100000, .retry = CQLRING_RETRY_NONE};
+    ck_assert_int_eq(ask_text(&flow, "INSERT INTO ks.t (k, v) VALUES (1, 0x01)", NULL, 0, &how, NULL, NULL), CQLRING_TIMEOUT);
+    watch_for(&flow, has_late_reply, NULL);
+    watch_for(&flow, watch_no_orphans, NULL);
+
+    cqlring_stats all = flow_stats(&flow);
+    cqlring_node_stats sum = stats_sum(&flow);
+    ck_assert_uint_gt(all.shard_fallbacks, 0);
+    ck_assert_uint_ge(all.speculative, 1);
+    ck_assert_uint_ge(all.speculative_won, 1);
+    ck_assert_uint_ge(all.orphans, 2); /* the attempt that lost, and the request */
+    ck_assert_uint_eq(sum.shard_fallbacks, all.shard_fallbacks);
+    ck_assert_uint_eq(sum.speculative, all.speculative);
+    ck_assert_uint_eq(sum.speculative_won, all.speculative_won);
+    ck_assert_uint_eq(sum.orphaned, all.orphans);
+    ck_assert_uint_eq(sum.late_replies, all.late_replies);
+    ck_assert_uint_le(sum.wakes, all.wakes_submitter);
+    ck_assert_uint_eq(sum.wakes > 0, flow.threads == CQLRING_THREADS_SPLIT);
+    struct metrics_text text;
+    metrics_read(flow.runtime, &text);
+    static const char *const names[] = {"speculative", "speculative_won", "shard_fallbacks", "late_replies"};
+    for (int i = 0; i < 4; i++) {
+        char total[64], of_nodes[64];
+        snprintf(total, sizeof total, "cqlring_%s_total", names[i]);
+        snprintf(of_nodes, sizeof of_nodes, "cqlring_node_%s_total", names[i]);
+        ck_assert_double_eq(metrics_sum(&text, of_nodes, ""), metrics_sum(&text, total, ""));
+    }
+    ck_assert_double_eq(metrics_sum(&text, "cqlring_node_orphaned_total", ""), metrics_sum(&text, "cqlring_orphans_total", ""));
+    ck_assert_double_eq(metrics_sum(&text, "cqlring_node_orphans", ""), 0);
     metrics_free(&text);
     flow_close(&flow);
 }
@@ -400,6 +479,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, a_job_is_counted_at_its_nodes);
     tcase_add_test(tcase, latencies_are_those_of_the_server);
+    tcase_add_test(tcase, the_nodes_figures_add_up_to_the_whole);
     tcase_add_test(tcase, errors_retries_and_orphans_are_told_apart);
     tcase_add_test(tcase, a_node_that_goes_leaves_nothing_in_flight_and_counts_on_when_it_is_back);
     tcase_add_test(tcase, what_a_node_does_not_take_is_told_as_queued);

@@ -169,6 +169,27 @@ START_TEST(without_its_primary_a_transaction_goes_to_the_next_replica)
 }
 END_TEST
 
+/* Memory is used again: a new statement may lie where a released one was, whose rows belonged elsewhere. */
+START_TEST(a_statement_in_a_released_ones_place_is_routed_by_its_own_table)
+{
+    static const char *const texts[] = {FLOW_INSERT, "INSERT INTO one.t (k, v) VALUES (?, ?)", FLOW_INSERT " USING TTL 100",
+                                        "INSERT INTO one.t (k, v) VALUES (?, ?) USING TTL 100"};
+    struct flow flow;
+    up(&flow, _i, 5);
+    for (int round = 0; round < 60; round++) {
+        if (round == 4)
+            node_counters_reset(flow.node); /* tablets are known by now */
+        run_rows(&flow, texts[round % 4], 300);
+    }
+    struct node_counters counters;
+    node_counters(flow.node, NODE_ALL, &counters);
+    ck_assert_uint_eq(counters.replica_misses, 0);
+    ck_assert_uint_eq(counters.shard_misses, 0);
+    ck_assert_uint_eq(counters.replica_hits, 56 * 300);
+    flow_close(&flow);
+}
+END_TEST
+
 /* A row that met the limit waits and is tried again at its replica and shard; nobody else is asked. RF 1: there is no other. */
 START_TEST(a_rate_limited_row_is_tried_again_at_its_own_replica)
 {
@@ -245,6 +266,7 @@ int main(void)
     tcase_add_loop_test(tcase, lightweight_transactions_go_to_the_primary_replica, 0, KINDS);
     tcase_add_loop_test(tcase, lw_06_batches_with_a_condition_are_routed_as_such_in_both_orders, 0, KINDS);
     tcase_add_test(tcase, without_its_primary_a_transaction_goes_to_the_next_replica);
+    tcase_add_loop_test(tcase, a_statement_in_a_released_ones_place_is_routed_by_its_own_table, 0, KINDS);
     tcase_add_test(tcase, a_rate_limited_row_is_tried_again_at_its_own_replica);
     tcase_add_test(tcase, a_single_rate_limited_request_is_not_tried_again);
     tcase_add_test(tcase, a_results_description_is_sent_only_when_it_has_changed);

@@ -195,6 +195,7 @@ void node_cluster_stop(struct node_cluster *cluster)
         node_line_fini(&cluster->nodes[i].line);
     }
     node_free(cluster->nodes);
+    node_free(cluster->limit.taken);
     node_free(cluster->values);
     node_free(cluster->scratch);
     cqr_compress_state_destroy(cluster->compressor);

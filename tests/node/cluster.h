@@ -30,6 +30,17 @@ struct node_line {
     uint32_t head, waiting, capacity;
 };
 
+/* What was taken of the partitions of one table. */
+struct node_partition_limit {
+    char table[100]; /* "keyspace.table" */
+    uint32_t statements, window_us;
+    struct taken {
+        int64_t token, since_us;
+        uint32_t count;
+    } *taken; /* by token, a table of a power of two; NULL: no limit */
+    uint32_t taken_count, capacity;
+};
+
 struct node_state {
     struct node_counters counters;
     struct node_seen *seen; /* the last request by opcode; [31]: of unknown ones */
@@ -68,6 +79,7 @@ struct node_cluster {
     } last_startup[16];
     uint32_t last_startup_count;
     uint64_t random;
+    struct node_partition_limit limit;
     int64_t now_us;        /* the latest time anybody told */
     bool poked;            /* output or states changed outside the server's own turn */
     cqlring_bytes *values; /* scratch: bound values of one request */
@@ -200,6 +212,8 @@ void node_faults_free(struct node_cluster *cluster);
 /* service.c: how long a statement that has come now takes, its wait included; false: the line is full. */
 bool node_line_take(struct node_cluster *cluster, uint32_t node, int64_t *took_us);
 void node_line_fini(struct node_line *line);
+/* May one more statement of this partition be taken now? */
+bool node_limit_take(struct node_cluster *cluster, const struct node_table *table, int64_t token);
 
 /* server.c */
 struct node_server *node_server_start(struct node_cluster *cluster, char *message,

@@ -145,7 +145,8 @@ struct node_seen *node_seen_begin(struct node_conn *conn, const struct hand *han
     seen->stream = hand->stream;
     seen->body_size = hand->body_size;
     seen->payload_count = payload_count(request->payload);
-    seen->has_token = seen->is_replica = false;
+    seen->has_token = seen->is_replica = seen->is_shard = false;
+    seen->shard = conn->shard;
     seen->keyspace[0] = seen->text[0] = 0;
     if (hand->opcode == OPCODE_STARTUP || hand->opcode == OPCODE_OPTIONS ||
         hand->opcode == OPCODE_REGISTER || hand->opcode == OPCODE_AUTH_RESPONSE)

@@ -33,7 +33,9 @@ static const char usage[] =
     "  --fault KIND:KEY=VALUE,…  (again for more)\n"
     "  --cql STATEMENT       run before listening is told (again for more)\n"
     "  --parent-death        end with the parent process\n"
-    "  --counters            print the counters at the end\n";
+    "  --counters            print the counters at the end\n"
+    "  --record FILE         a line for each request: opcode, node, connection, shard; then, of one with a known key, its token,\n"
+    "                        which replica of it this node is (0 the primary, - none), 1 if it is the right shard; and its text\n";
 
 enum option_code {
     OPTION_PORT = 256,
@@ -70,6 +72,7 @@ enum option_code {
     OPTION_CQL,
     OPTION_PARENT_DEATH,
     OPTION_COUNTERS,
+    OPTION_RECORD,
     OPTION_HELP
 };
 
@@ -108,6 +111,7 @@ static const struct option long_options[] = {
     {"cql", required_argument, NULL, OPTION_CQL},
     {"parent-death", no_argument, NULL, OPTION_PARENT_DEATH},
     {"counters", no_argument, NULL, OPTION_COUNTERS},
+    {"record", required_argument, NULL, OPTION_RECORD},
     {"help", no_argument, NULL, OPTION_HELP},
     {NULL, 0, NULL, 0},
 };
@@ -175,6 +179,22 @@ static bool take_auth(char *text, struct node_options *options)
     options->user = text;
     options->password = colon + 1;
     return true;
+}
+
+/* Written before the answer is sent: who has its answer finds its line. */
+static void record(const struct node_seen *seen, void *context)
+{
+    FILE *file = context;
+    char place[64] = "- - -";
+    if (seen->has_token) {
+        char replica[16] = "-";
+        if (seen->is_replica)
+            (void)snprintf(replica, sizeof replica, "%u", seen->replica);
+        (void)snprintf(place, sizeof place, "%lld %s %d", (long long)seen->token, replica,
+                       seen->is_shard);
+    }
+    (void)fprintf(file, "%u %u %u %u %s %s\n", seen->opcode, seen->node, seen->conn, seen->shard,
+                  place, seen->text);
 }
 
 static bool take_option(struct arguments *arguments, int code, char *text)
@@ -283,6 +303,11 @@ static bool take_option(struct arguments *arguments, int code, char *text)
         break;
     case OPTION_PARENT_DEATH: fine = prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() != 1; break;
     case OPTION_COUNTERS: arguments->counters = true; break;
+    case OPTION_RECORD:
+        options->context = fopen(text, "w");
+        fine = options->context != NULL && setvbuf(options->context, NULL, _IOLBF, 0) == 0;
+        options->on_request = record;
+        break;
     default: return false;
     }
     return fine;
@@ -371,5 +396,7 @@ int main(int argc, char **argv)
     if (arguments.counters)
         print_counters(cluster);
     node_cluster_stop(cluster);
+    if (arguments.options.context != NULL)
+        (void)fclose(arguments.options.context);
     return EXIT_SUCCESS;
 }

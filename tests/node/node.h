@@ -177,6 +177,7 @@ struct node_counters {
     uint64_t keyless;                  /* EXECUTE, QUERY, BATCH without a single known key */
     uint64_t rows_written, rows_read;
     uint64_t unprepared;    /* UNPREPARED answers, faults included */
+    uint64_t rate_limited;  /* refused by node_set_partition_limit */
     uint64_t faults;        /* faults that struck */
     uint64_t segments_in;   /* v5 */
     uint64_t compressed_in; /* v4 bodies and v5 segments that came compressed */
@@ -209,7 +210,9 @@ struct node_seen {
     uint16_t payload_count; /* entries of the custom payload */
     bool has_token;
     bool is_replica;
-    uint32_t shard;
+    bool is_shard;    /* with shards: and the connection's is the one that it has there */
+    uint32_t replica; /* which one, 0 the primary */
+    uint32_t shard;   /* of the connection */
     int64_t token;
     char keyspace[49]; /* of the request (v5) */
     char text[256];    /* QUERY, PREPARE, EXECUTE's statement; cut at 255 bytes */
@@ -261,6 +264,12 @@ struct node_service {
 };
 void node_set_service(struct node_cluster *cluster, uint32_t node,
                       const struct node_service *service);
+
+/* A table's limit by partition, as ScyllaDB has it, told to connections that negotiated the rate limit: of each partition of
+   "keyspace.table" at most `statements` are taken in each window of time, from its first on; further ones are refused by the
+   coordinator. A batch counts as its first statement. statements 0: no limit, as ever. One table at a time. */
+void node_set_partition_limit(struct node_cluster *cluster, const char *table, uint32_t statements,
+                              uint32_t window_us);
 
 /* Closes listener and connections. tell: DOWN events from the others. */
 void node_down(struct node_cluster *cluster, uint32_t node, bool tell);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A node that works: so many requests at a time, the others wait in line. When each is answered is known when it
-   arrives, so all there is to keep is when each of the servers is free again, and when those in line begin. */
+   arrives, so all there is to keep is when each of the servers is free again, and when those in line begin. And a table of which
+   each partition takes only so many. */
 #include "tests/node/cluster.h"
 
 #include <math.h>
+#include <stdio.h>
 
 void node_set_service(struct node_cluster *cluster, uint32_t node,
                       const struct node_service *service)
@@ -77,5 +79,64 @@ bool node_line_take(struct node_cluster *cluster, uint32_t node, int64_t *took_u
         wait_in_line(line, begins);
     line->free_us[server] = begins + (int64_t)(work + 0.5);
     *took_us = line->free_us[server] - now;
+    return true;
+}
+
+/* --- by partition ----------------------------------------------------------------------------- */
+
+void node_set_partition_limit(struct node_cluster *cluster, const char *table, uint32_t statements,
+                              uint32_t window_us)
+{
+    cluster_lock(cluster);
+    struct node_partition_limit *limit = &cluster->limit;
+    node_free(limit->taken);
+    *limit = (struct node_partition_limit){.statements = statements, .window_us = window_us};
+    (void)snprintf(limit->table, sizeof limit->table, "%s", table);
+    if (statements > 0) {
+        limit->capacity = 1024;
+        limit->taken = node_zalloc(limit->capacity * sizeof *limit->taken);
+    }
+    cluster_unlock(cluster);
+}
+
+/* The token's place, or a free one; there always is one. */
+static struct taken *taken_find(struct taken *taken, uint32_t capacity, int64_t token)
+{
+    uint32_t at = (uint32_t)((uint64_t)token * UINT64_C(0x9E3779B97F4A7C15) >> 32) % capacity;
+    while (taken[at].count > 0 && taken[at].token != token)
+        at = (at + 1) % capacity;
+    return &taken[at];
+}
+
+static void taken_grow(struct node_partition_limit *limit)
+{
+    uint32_t capacity = limit->capacity * 2;
+    struct taken *taken = node_zalloc(capacity * sizeof *taken);
+    for (uint32_t i = 0; i < limit->capacity; ++i)
+        if (limit->taken[i].count > 0)
+            *taken_find(taken, capacity, limit->taken[i].token) = limit->taken[i];
+    node_free(limit->taken);
+    limit->taken = taken;
+    limit->capacity = capacity;
+}
+
+bool node_limit_take(struct node_cluster *cluster, const struct node_table *table, int64_t token)
+{
+    struct node_partition_limit *limit = &cluster->limit;
+    char name[sizeof limit->table];
+    (void)snprintf(name, sizeof name, "%.*s.%.*s", SLICE_ARG(table->keyspace->name),
+                   SLICE_ARG(table->name));
+    if (limit->taken == NULL || strcmp(name, limit->table) != 0)
+        return true;
+    if (limit->taken_count >= limit->capacity / 2)
+        taken_grow(limit);
+    struct taken *taken = taken_find(limit->taken, limit->capacity, token);
+    if (taken->count == 0)
+        ++limit->taken_count;
+    if (taken->count == 0 || cluster->now_us - taken->since_us >= limit->window_us)
+        *taken = (struct taken){.token = token, .since_us = cluster->now_us};
+    if (taken->count >= limit->statements)
+        return false;
+    ++taken->count;
     return true;
 }

@@ -14,6 +14,7 @@ struct work {
     struct node_arena arena;        /* a QUERY's statement */
     struct node_seen *seen;
     cqlring_bytes unknown_id; /* UNPREPARED */
+    bool limited_read;        /* over a partition's limit */
 };
 
 static bool knows(const struct node_conn *conn, const struct node_prepared *prepared)
@@ -88,18 +89,21 @@ static void count_routing(struct node_conn *conn, struct node_seen *seen, bool h
         return;
     }
     bool hit = false, shard_hit = false;
+    uint32_t which = 0;
     if (table->keyspace->tablets) {
         struct node_tablet tablet;
         node_tablet_of(engine, table, token, &tablet);
-        for (uint32_t i = 0; i < tablet.count; ++i)
-            hit = hit || tablet.nodes[i] == conn->node;
+        while (which < tablet.count && tablet.nodes[which] != conn->node)
+            ++which;
+        hit = which < tablet.count;
         shard_hit = node_tablet_serves(&tablet, conn->node, conn->shard);
     } else {
         const uint32_t *nodes = NULL;
         uint32_t count = node_engine_replicas(&conn->cluster->engine, table->keyspace, token,
                                               &nodes);
-        for (uint32_t i = 0; i < count; ++i)
-            hit = hit || nodes[i] == conn->node;
+        while (which < count && nodes[which] != conn->node)
+            ++which;
+        hit = which < count;
         shard_hit = hit && engine->options->shards > 0 &&
                     node_shard_of(engine, conn->node, token) == conn->shard;
     }
@@ -109,7 +113,8 @@ static void count_routing(struct node_conn *conn, struct node_seen *seen, bool h
     seen->has_token = true;
     seen->token = token;
     seen->is_replica = hit;
-    seen->shard = conn->shard;
+    seen->is_shard = shard_hit;
+    seen->replica = which;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -126,11 +131,33 @@ static bool unprepared(struct work *work, struct node_conn *conn, cqlring_bytes 
         id.size > 2 ? slice_data(id)[2] : 0, id.size > 3 ? slice_data(id)[3] : 0);
 }
 
+/* ScyllaDB's limit by partition, before anything is done. */
+static bool is_over_limit(struct node_conn *conn, struct work *work, const struct statement *first,
+                          const cqlring_bytes *values, uint16_t value_count)
+{
+    struct node_cluster *cluster = conn->cluster;
+    int64_t token;
+    const struct node_table *table;
+    if (cluster->limit.taken == NULL || (conn->dialect.extensions & EXT_RATE_LIMIT) == 0 ||
+        !node_statement_token(first, values, value_count, &token, &table) ||
+        node_limit_take(cluster, table, token))
+        return false;
+    ++conn_counters(conn)->rate_limited;
+    work->query.has_token = true;
+    work->query.token = token;
+    work->query.token_table = table;
+    work->limited_read = first->kind == STATEMENT_SELECT;
+    return !node_query_fail(&work->query, conn->dialect.rate_limit_code,
+                            "Per-partition rate limit reached for %.*s.%.*s, rejected by coordinator",
+                            SLICE_ARG(table->keyspace->name), SLICE_ARG(table->name));
+}
+
 static bool run_statement(struct node_conn *conn, struct work *work, const struct request *request)
 {
     if (work->statement == NULL)
         return false; /* the query has failed */
-    if (!bind(conn, work, request))
+    if (!bind(conn, work, request) ||
+        is_over_limit(conn, work, work->statement, work->query.values, work->query.value_count))
         return false;
     const struct node_options *options = &conn->cluster->options;
     bool made_up = options->mode == NODE_VOID && options->void_rows > 0 &&
@@ -180,6 +207,8 @@ static bool run_batch(struct node_conn *conn, struct work *work, const struct re
         parts[i].value_count = child.value_count;
         from += child.value_count;
     }
+    if (count > 0 && is_over_limit(conn, work, parts[0].statement, parts[0].values, parts[0].value_count))
+        return false;
     return node_run_batch(query, request->batch_kind, parts, count);
 }
 
@@ -275,7 +304,8 @@ static uint8_t put_prefixes(struct node_conn *conn, const struct hand *hand,
     return flags;
 }
 
-static void put_query_error(struct out *out, const struct work *work, uint16_t consistency)
+static void put_query_error(struct out *out, const struct dialect *dialect,
+                            const struct work *work, uint16_t consistency)
 {
     const struct query *query = &work->query;
     out_u32(out, (uint32_t)query->code);
@@ -289,6 +319,10 @@ static void put_query_error(struct out *out, const struct work *work, uint16_t c
         out_u32(out, (uint32_t)query->alive);
     } else if (query->code == ERROR_UNPREPARED) {
         out_string(out, work->unknown_id);
+    } else if ((dialect->extensions & EXT_RATE_LIMIT) != 0 &&
+               query->code == dialect->rate_limit_code) {
+        out_u8(out, !work->limited_read);
+        out_u8(out, 1);
     }
 }
 
@@ -445,7 +479,7 @@ static void run_and_reply(struct node_conn *conn, struct hand *hand, struct work
     if (!fine) {
         conn->reply.size = from;
         conn->reply.data[4] = OPCODE_ERROR;
-        put_query_error(&conn->reply, work, request->params.consistency);
+        put_query_error(&conn->reply, &conn->dialect, work, request->params.consistency);
         ++conn_counters(conn)->errors;
     } else if (work->query.use_keyspace) {
         size_t size = (size_t)work->query.keyspace.size < sizeof conn->keyspace
@@ -473,7 +507,7 @@ static bool reply_void(struct node_conn *conn, const struct hand *hand, struct n
                  cluster->faults == NULL && (hand->flags & FLAG_TRACING) == 0 &&
                  !request->params.has_names &&
                  request->value_count == prepared->statement->bind_count &&
-                 cluster->engine.down_count == 0 && conn->dialect.extensions == 0;
+                 cluster->engine.down_count == 0 && cluster->limit.taken == NULL && conn->dialect.extensions == 0;
     if (!plain || !read_values(cluster, 0, request->value_count, request->values))
         return false;
     int64_t token = 0;

@@ -11,13 +11,13 @@
 START_TEST(buckets_follow_one_another_without_gap_or_overlap)
 {
     ck_assert_uint_eq(cqr_latency_bucket(0), 0);
-    for (uint32_t bucket = 0; bucket + 1 < LATENCY_BUCKETS; bucket++) {
+    for (uint32_t bucket = 0; bucket + 1 < NODE_LATENCY_BUCKETS; bucket++) {
         uint64_t end = cqr_latency_bucket_end(bucket);
         ck_assert_uint_eq(cqr_latency_bucket((uint32_t)(end - 1)), bucket);
         ck_assert_uint_eq(cqr_latency_bucket((uint32_t)end), bucket + 1);
     }
-    ck_assert_uint_eq(cqr_latency_bucket(UINT32_MAX), LATENCY_BUCKETS - 1);
-    ck_assert_uint_eq(cqr_latency_bucket_end(LATENCY_BUCKETS - 1), UINT64_C(1) << 32);
+    ck_assert_uint_eq(cqr_latency_bucket(UINT32_MAX), NODE_LATENCY_BUCKETS - 1);
+    ck_assert_uint_eq(cqr_latency_bucket_end(NODE_LATENCY_BUCKETS - 1), UINT64_C(1) << 32);
 }
 END_TEST
 
