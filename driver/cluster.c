@@ -10,6 +10,7 @@
 #include "driver/fork.h"
 #include "driver/lane.h"
 #include "driver/node_stats.h"
+#include "driver/report.h"
 #include "driver/runtime.h"
 #include "driver/schema.h"
 #include "driver/session.h"
@@ -75,6 +76,7 @@ static void cluster_free(struct cqlring_cluster *cluster)
     cqr_node_policy_fini(&cluster->policy);
     cqr_mem_free(cluster->application_name);
     cqr_mem_free(cluster->application_version);
+    cqr_mem_free(cluster->report);
     cqr_tls_settings_free(cluster);
     pthread_mutex_destroy(&cluster->reload_lock);
     pthread_mutex_destroy(&cluster->lock);
@@ -229,6 +231,7 @@ static cqlring_status times_check(const cqlring_cluster_options *options, cqlrin
     } times[] = {{"connect_timeout_us", options->connect_timeout_us, 0},
                  {"heartbeat_us", options->heartbeat_us, -1},
                  {"suspect_after_us", options->suspect_after_us, -1},
+                 {"resolve_timeout_us", options->resolve_timeout_us, -1},
                  {"reconnect_min_us", options->reconnect_min_us, 0},
                  {"reconnect_max_us", options->reconnect_max_us, 0}};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
@@ -274,7 +277,10 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
                    {"remote_local_consistency", options->remote_local_consistency},
                    {"shard_connections", options->shard_connections},
                    {"shard_aware_port", options->shard_aware_port},
-                   {"prepare_on_up", options->prepare_on_up}};
+                   {"prepare_on_up", options->prepare_on_up},
+                   {"tcp_nodelay", options->tcp_nodelay},
+                   {"tcp_keepalive", options->tcp_keepalive},
+                   {"report_configuration", options->report_configuration}};
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++)
         if (choices[i].given > CQLRING_YES)
             return cqr_error(error, CQLRING_INVALID, "cluster options: %s %d (DEFAULT, NO or YES)", choices[i].name, (int)choices[i].given);
@@ -284,6 +290,9 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
                          options->local_port_max);
     if (options->shard_busy_percent > 100)
         return cqr_error(error, CQLRING_INVALID, "cluster options: shard_busy_percent %u (1 to 100)", options->shard_busy_percent);
+    status = cqr_socket_options_take(options, &cluster->socket, error);
+    if (status != CQLRING_OK)
+        return status;
     if ((options->user == NULL) != (options->password == NULL))
         return cqr_error(error, CQLRING_INVALID, "cluster options: user and password are given together");
     if (options->authenticator != NULL && options->authenticator->struct_size < sizeof *options->authenticator)
@@ -304,6 +313,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     if (failed)
         return cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     cluster->connect_timeout_us = time_or(options->connect_timeout_us, 5000000);
+    cluster->resolve_timeout_us = time_or(options->resolve_timeout_us, 5000000);
     cluster->heartbeat_us = time_or(options->heartbeat_us, 30000000);
     cluster->suspect_after_us = time_or(options->suspect_after_us, 2000000);
     cluster->reconnect_min_us = time_or(options->reconnect_min_us, 50000);
@@ -339,7 +349,9 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
                                                 .driver_name = "cqlring",
                                                 .driver_version = cqlring_version(),
                                                 .application_name = cluster->application_name,
-                                                .application_version = cluster->application_version};
+                                                .application_version = cluster->application_version,
+                                                .client_id = cluster->client_id};
+    cqr_client_id(cluster->client_id);
     status = cqr_node_policy_init(&cluster->policy, options, error);
     if (status != CQLRING_OK)
         return status;
@@ -347,6 +359,8 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
                                                      &cluster->point_count, error);
     if (status == CQLRING_OK && options->tls != NULL)
         status = cqr_tls_settings_take(cluster, options->tls, error);
+    if (status == CQLRING_OK && options->report_configuration != CQLRING_NO && (cluster->report = cqr_report(cluster)) == NULL)
+        status = cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     return status;
 }
 

@@ -240,13 +240,13 @@ static int dial(struct conn *conn)
     enum { PORTS_TRIED_MAX = 256 };
     struct net *net = conn->lane->net;
     if (conn->ports.shards == 0)
-        return net->call->connect(net, &conn->address, 0);
+        return net->call->connect(net, &conn->address, 0, &conn->cluster->socket);
     int fd = -EADDRINUSE;
     for (uint32_t i = 0; i < PORTS_TRIED_MAX; i++) {
         uint16_t port = cqr_local_port(&conn->ports, i);
         if (port == 0)
             break;
-        fd = net->call->connect(net, &conn->address, port);
+        fd = net->call->connect(net, &conn->address, port, &conn->cluster->socket);
         if (fd != -EADDRINUSE && fd != -EADDRNOTAVAIL && fd != -EACCES)
             return fd;
     }

@@ -275,6 +275,15 @@ typedef struct cqlring_cluster_options {
     uint32_t shard_busy_percent;  /* 1 … 100, default 50: with so much of inflight_per_connection under way on its shard's connection a row may take another one's */
     cqlring_tristate prepare_on_up; /* default yes: the statements that the application holds are prepared on a node that comes up, 16 at a time; no: when a
                                        request needs them there. Requests do not wait for it */
+
+    /* Sockets. */
+    cqlring_tristate tcp_nodelay;   /* default yes: small requests leave at once */
+    cqlring_tristate tcp_keepalive; /* default yes: the system asks a silent peer whether it is still there (beside heartbeat_us) */
+    int64_t tcp_keepalive_us;       /* 1 s … 32 767 s, in whole seconds: silence before it first asks; default: the system's, two hours */
+    uint32_t socket_send_size, socket_receive_size; /* bytes, 4 096 … 1 GiB: SO_SNDBUF, SO_RCVBUF; default: the system's, which adapts them */
+    int64_t resolve_timeout_us;     /* default 5 s, −1 as long as it takes: then a name in contact_points counts as not known. Caller mode: the resolver's own time-out */
+    cqlring_tristate report_configuration; /* default yes: options in force are told to the server, once, by the control connection (DRIVER_CONFIG in
+                                       STARTUP, JSON): Cassandra and ScyllaDB show them to an operator in their tables of clients. Never a secret, an address or a path */
 } cqlring_cluster_options;
 
 /* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the

@@ -141,6 +141,14 @@ static void cluster_put(struct text *text, struct cqlring_cluster *cluster)
     put_number(text, "cluster.local_port_max", cluster->local_port_max);
     put_number(text, "cluster.shard_busy_percent", cluster->shard_busy_percent);
     put_flag(text, "cluster.prepare_on_up", cluster->prepare_on_up);
+    put_flag(text, "cluster.tcp_nodelay", !cluster->socket.nagle);
+    put_flag(text, "cluster.tcp_keepalive", cluster->socket.keepalive);
+    put_number(text, "cluster.tcp_keepalive_us", (int64_t)cluster->socket.keepalive_s * 1000000);
+    put_number(text, "cluster.socket_send_size", cluster->socket.send_size);
+    put_number(text, "cluster.socket_receive_size", cluster->socket.receive_size);
+    put_number(text, "cluster.resolve_timeout_us", cluster->resolve_timeout_us);
+    put_flag(text, "cluster.report_configuration", cluster->report != NULL);
+    put_text(text, "cluster.client_id", cluster->client_id);
 }
 
 static void session_put(struct text *text, const struct cqlring_session *session)

@@ -64,7 +64,7 @@ struct node_cluster {
     struct pending_event *events, **events_tail;
     struct startup_option {
         char key[48];
-        char value[128];
+        char value[1280];
     } last_startup[16];
     uint32_t last_startup_count;
     uint64_t random;
