@@ -456,9 +456,12 @@ typedef struct cqlring_route {
     int64_t token;
     uint32_t replica_count;
     cqlring_replica replicas[CQLRING_REPLICAS_MAX];
+    uint64_t request_size;        /* bytes of a request of this row alone, uncompressed, by the session's defaults, frame header and all */
+    uint64_t batch_size;          /* what it adds to a batch; with a batch's own bytes, at most CQLRING_BATCH_HEAD_MAX, their sum is its size */
 } cqlring_route;
+enum { CQLRING_BATCH_HEAD_MAX = 32 }; /* without a keyspace of its own and a payload */
 /* By the statement's partition key, with the topology of now. INVALID when the values do not name a partition: a marker of the key
-   is missing or null, or the statement has none. */
+   is missing or null, or the statement has none; the sizes are told even then, all else is zero. */
 CQLRING_API cqlring_status cqlring_route_of(const cqlring_prepared *prepared, const cqlring_bytes *values, uint32_t value_count, cqlring_route *route, cqlring_error *error);
 
 /* ---- outcomes --------------------------------------------------------------------------------------------------- */
