@@ -63,6 +63,15 @@ typedef enum cqlring_threads {
 
 typedef enum cqlring_log_level { CQLRING_LOG_ERROR = 1, CQLRING_LOG_WARN = 2, CQLRING_LOG_INFO = 3, CQLRING_LOG_DEBUG = 4 } cqlring_log_level;
 
+/* Where the library's memory comes from, in place of malloc: any thread, several at once. */
+typedef struct cqlring_allocator {
+    size_t struct_size;
+    void *(*allocate)(size_t size, size_t alignment, void *context); /* NULL: none; alignment a power of two, at least malloc's */
+    void *(*reallocate)(void *memory, size_t size, void *context);   /* NULL: none, and memory stays; never of larger alignment than malloc's */
+    void (*release)(void *memory, void *context);
+    void *context;
+} cqlring_allocator;
+
 typedef struct cqlring_runtime_options {
     size_t struct_size;
     cqlring_threads threads;
@@ -73,6 +82,8 @@ typedef struct cqlring_runtime_options {
     cqlring_log_level log_level;  /* default WARN; lines above it are not made */
     void (*log)(cqlring_log_level level, const char *line, void *context); /* NULL: no log. Never sees a secret. Library thread. */
     void *log_context;
+    const cqlring_allocator *allocator; /* for the whole process, from the first runtime on; copied. INVALID while anything of the library lives that came
+                                     from another one. OpenSSL, libev and the C library keep their own. NULL: what was given before, else malloc */
 } cqlring_runtime_options;
 
 CQLRING_API cqlring_status cqlring_runtime_create(const cqlring_runtime_options *options, cqlring_runtime **runtime, cqlring_error *error);

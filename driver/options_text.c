@@ -72,6 +72,7 @@ static void runtime_put(struct text *text, const struct runtime_core *core)
     put_number(text, "runtime.cpu_plus_one", core->cpu + 1);
     put_text(text, "runtime.log_level", levels[core->log.level]);
     put_call(text, "runtime.log", core->log.call != NULL);
+    put_call(text, "runtime.allocator", core->has_allocator);
 }
 
 static void tls_put(struct text *text, const struct cqlring_cluster *cluster)
