@@ -253,8 +253,11 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
         return cqr_error(error, CQLRING_INVALID, "cluster options: port %d (1 to 65535)", options->port);
     if (options->protocol_version != 0 && options->protocol_version != PROTO_V4 && options->protocol_version != PROTO_V5)
         return cqr_error(error, CQLRING_INVALID, "cluster options: protocol_version %d (4, 5, or 0 to negotiate)", options->protocol_version);
-    if (options->compression > CQLRING_COMPRESSION_LZ4)
-        return cqr_error(error, CQLRING_INVALID, "cluster options: compression %d (NONE or LZ4)", (int)options->compression);
+    if (options->compression > CQLRING_COMPRESSION_SNAPPY)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: compression %d (NONE, LZ4 or SNAPPY)", (int)options->compression);
+    if (options->compression == CQLRING_COMPRESSION_SNAPPY && options->protocol_version == PROTO_V5)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: compression SNAPPY does not exist in protocol_version 5: LZ4, or 4");
+    _Static_assert((int)CQLRING_COMPRESSION_LZ4 == COMPRESSION_LZ4 && (int)CQLRING_COMPRESSION_SNAPPY == COMPRESSION_SNAPPY, "the same numbers");
     if (options->inflight_per_connection > 16384)
         return cqr_error(error, CQLRING_INVALID, "cluster options: inflight_per_connection %u (1 to 16384)", options->inflight_per_connection);
     if (options->orphans_max > 16384)
@@ -343,7 +346,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     atomic_init(&cluster->version, version);
     cluster->config = (struct handshake_config){.version = version,
                                                 .version_min = options->protocol_version != 0 ? version : PROTO_V4,
-                                                .compression = options->compression == CQLRING_COMPRESSION_LZ4 ? COMPRESSION_LZ4 : COMPRESSION_NONE,
+                                                .compression = (enum compression)options->compression,
                                                 .scylla_metadata_id = true,
                                                 .throw_on_overload = options->throw_on_overload != CQLRING_NO,
                                                 .driver_name = "cqlring",

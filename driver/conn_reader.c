@@ -181,12 +181,10 @@ static void startup_reply(struct conn *conn, const struct frame_header *header, 
     uint8_t flags = header->flags;
     if ((flags & FLAG_COMPRESSED) != 0 && !handshake->framed && header->version < PROTO_V5) {
         uint32_t size = 0;
-        cqlring_status status = handshake->compression == COMPRESSION_LZ4
-                                    ? cqr_lz4_body_size(body, header->body_size, 1 << 20, &size)
-                                    : CQLRING_PROTOCOL;
+        cqlring_status status = cqr_body_size(handshake->compression, body, header->body_size, 1 << 20, &size);
         if (status == CQLRING_OK) {
             unpacked = cqr_mem_alloc(size);
-            status = unpacked == NULL ? CQLRING_NO_MEMORY : cqr_lz4_decompress_body(body, header->body_size, unpacked, size);
+            status = unpacked == NULL ? CQLRING_NO_MEMORY : cqr_body_decompress(handshake->compression, body, header->body_size, unpacked, size);
         }
         if (status != CQLRING_OK) {
             cqr_mem_free(unpacked);

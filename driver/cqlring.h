@@ -185,7 +185,8 @@ typedef struct cqlring_authenticator {
     void *context;
 } cqlring_authenticator;
 
-typedef enum cqlring_compression { CQLRING_COMPRESSION_NONE = 0, CQLRING_COMPRESSION_LZ4 = 1 } cqlring_compression;
+/* SNAPPY is version 4's alone: on a connection that speaks 5 there is none then. Both are dropped when the server lacks them. */
+typedef enum cqlring_compression { CQLRING_COMPRESSION_NONE = 0, CQLRING_COMPRESSION_LZ4 = 1, CQLRING_COMPRESSION_SNAPPY = 2 } cqlring_compression;
 
 /* What an application's plan is told of the request … */
 typedef struct cqlring_plan_query {

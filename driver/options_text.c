@@ -109,7 +109,7 @@ static void cluster_put(struct text *text, struct cqlring_cluster *cluster)
     put_text(text, "cluster.protocol_version", cluster->config.version_min == cluster->config.version ? "exactly" : "up to");
     put_number(text, "cluster.protocol_version_highest", cluster->config.version);
     put_number(text, "cluster.protocol_version_in_use", atomic_load_explicit(&cluster->version, memory_order_relaxed));
-    put_text(text, "cluster.compression", cluster->config.compression == COMPRESSION_LZ4 ? "lz4" : "none");
+    put_text(text, "cluster.compression", cluster->config.compression == COMPRESSION_LZ4 ? "lz4" : cluster->config.compression == COMPRESSION_SNAPPY ? "snappy" : "none");
     put_number(text, "cluster.connect_timeout_us", cluster->connect_timeout_us);
     put_number(text, "cluster.heartbeat_us", cluster->heartbeat_us);
     put_number(text, "cluster.suspect_after_us", cluster->suspect_after_us);

@@ -105,6 +105,7 @@ struct node_conn {
     enum conn_state state;
     struct dialect dialect; /* version 0 until the first envelope */
     bool lz4;
+    enum compression packs; /* of v4 bodies */
     bool framed_in, framed_out;
     bool closing; /* no more input is looked at; close when the output is gone */
     bool closed;  /* close at once */
