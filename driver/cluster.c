@@ -281,6 +281,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
                    {"shard_connections", options->shard_connections},
                    {"shard_aware_port", options->shard_aware_port},
                    {"prepare_on_up", options->prepare_on_up},
+                   {"prepare_on_all", options->prepare_on_all},
                    {"tcp_nodelay", options->tcp_nodelay},
                    {"tcp_keepalive", options->tcp_keepalive},
                    {"report_configuration", options->report_configuration}};
@@ -341,6 +342,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     cluster->local_port_min = (uint16_t)(options->local_port_min != 0 ? options->local_port_min : LOCAL_PORT_MIN);
     cluster->local_port_max = (uint16_t)(options->local_port_max != 0 ? options->local_port_max : 65535);
     cluster->shard_busy_percent = options->shard_busy_percent != 0 ? options->shard_busy_percent : 50;
+    cluster->prepare_on_all = options->prepare_on_all == CQLRING_YES;
     cluster->prepare_on_up = options->prepare_on_up != CQLRING_NO;
     uint8_t version = (uint8_t)(options->protocol_version != 0 ? options->protocol_version : PROTO_V5);
     atomic_init(&cluster->version, version);

@@ -287,6 +287,8 @@ typedef struct cqlring_cluster_options {
     uint32_t shard_busy_percent;  /* 1 … 100, default 50: with so much of inflight_per_connection under way on its shard's connection a row may take another one's */
     cqlring_tristate prepare_on_up; /* default yes: the statements that the application holds are prepared on a node that comes up, 16 at a time; no: when a
                                        request needs them there. Requests do not wait for it */
+    cqlring_tristate prepare_on_all; /* default no: a node learns a statement when a request needs it there, unseen. Yes: when it is prepared, all
+                                        nodes that are connected are told too, in the same way; cqlring_prepare does not wait for them */
 
     /* Sockets. */
     cqlring_tristate tcp_nodelay;   /* default yes: small requests leave at once */

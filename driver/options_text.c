@@ -142,6 +142,7 @@ static void cluster_put(struct text *text, struct cqlring_cluster *cluster)
     put_number(text, "cluster.local_port_max", cluster->local_port_max);
     put_number(text, "cluster.shard_busy_percent", cluster->shard_busy_percent);
     put_flag(text, "cluster.prepare_on_up", cluster->prepare_on_up);
+    put_flag(text, "cluster.prepare_on_all", cluster->prepare_on_all);
     put_flag(text, "cluster.tcp_nodelay", !cluster->socket.nagle);
     put_flag(text, "cluster.tcp_keepalive", cluster->socket.keepalive);
     put_number(text, "cluster.tcp_keepalive_us", (int64_t)cluster->socket.keepalive_s * 1000000);

@@ -62,7 +62,7 @@ struct cqlring_cluster {
     bool shard_connections, shard_aware_port;
     uint16_t local_port_min, local_port_max; /* to choose a shard by */
     uint32_t shard_busy_percent;
-    bool prepare_on_up;
+    bool prepare_on_up, prepare_on_all;
     atomic_uint batch_bytes_max;        /* more than this in one batch was too large for a server; 0: none was yet */
 
     atomic_uint version;                /* protocol version in use, once known: all connections use it */

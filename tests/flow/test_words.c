@@ -344,6 +344,7 @@ START_TEST(options_out_of_range_are_told_with_name_value_and_what_is_allowed)
     CLUSTER(tcp_keepalive_us, 32768000000, "32767000000");
     CLUSTER(socket_send_size, 4095, "4096");
     CLUSTER(socket_receive_size, 1073741825, "1073741824");
+    CLUSTER(prepare_on_all, 6, "DEFAULT, NO or YES");
     CLUSTER(tcp_nodelay, 7, "DEFAULT, NO or YES");
     CLUSTER(tcp_keepalive, 8, "DEFAULT, NO or YES");
     CLUSTER(report_configuration, 9, "DEFAULT, NO or YES");
