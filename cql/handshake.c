@@ -99,7 +99,7 @@ static enum handshake_decision send_startup(struct handshake *handshake,
                                             struct writer *writer)
 {
     const struct handshake_config *config = handshake->config;
-    struct string_pair options[16];
+    struct string_pair options[24];
     uint16_t count = 0;
     const struct {
         const char *key, *value;
@@ -114,6 +114,7 @@ static enum handshake_decision send_startup(struct handshake *handshake,
         {"APPLICATION_NAME", config->application_name},
         {"APPLICATION_VERSION", config->application_version},
         {"CLIENT_ID", config->client_id},
+        {"DRIVER_CONFIG", config->driver_config},
     };
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; ++i) {
         if (plain[i].value != NULL)

@@ -43,7 +43,7 @@ struct handshake_config {
     bool register_events;            /* control connection */
     bool scylla_metadata_id;         /* may SCYLLA_USE_METADATA_ID be negotiated */
     bool tablets_v2;                 /* is TABLETS_ROUTING_V2_EXPERIMENTAL, where there is one, asked for instead of v1 */
-    const char *driver_name, *driver_version, *application_name, *application_version, *client_id; /* NULL: not sent */
+    const char *driver_name, *driver_version, *application_name, *application_version, *client_id, *driver_config; /* NULL: not sent */
     cqlring_bytes keyspace;          /* size 0: none */
 };
 

@@ -10,6 +10,7 @@
 #include "driver/fork.h"
 #include "driver/lane.h"
 #include "driver/node_stats.h"
+#include "driver/report.h"
 #include "driver/runtime.h"
 #include "driver/schema.h"
 #include "driver/session.h"
@@ -75,6 +76,7 @@ static void cluster_free(struct cqlring_cluster *cluster)
     cqr_node_policy_fini(&cluster->policy);
     cqr_mem_free(cluster->application_name);
     cqr_mem_free(cluster->application_version);
+    cqr_mem_free(cluster->report);
     cqr_tls_settings_free(cluster);
     pthread_mutex_destroy(&cluster->reload_lock);
     pthread_mutex_destroy(&cluster->lock);
@@ -229,6 +231,7 @@ static cqlring_status times_check(const cqlring_cluster_options *options, cqlrin
     } times[] = {{"connect_timeout_us", options->connect_timeout_us, 0},
                  {"heartbeat_us", options->heartbeat_us, -1},
                  {"suspect_after_us", options->suspect_after_us, -1},
+                 {"resolve_timeout_us", options->resolve_timeout_us, -1},
                  {"reconnect_min_us", options->reconnect_min_us, 0},
                  {"reconnect_max_us", options->reconnect_max_us, 0}};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
@@ -250,8 +253,11 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
         return cqr_error(error, CQLRING_INVALID, "cluster options: port %d (1 to 65535)", options->port);
     if (options->protocol_version != 0 && options->protocol_version != PROTO_V4 && options->protocol_version != PROTO_V5)
         return cqr_error(error, CQLRING_INVALID, "cluster options: protocol_version %d (4, 5, or 0 to negotiate)", options->protocol_version);
-    if (options->compression > CQLRING_COMPRESSION_LZ4)
-        return cqr_error(error, CQLRING_INVALID, "cluster options: compression %d (NONE or LZ4)", (int)options->compression);
+    if (options->compression > CQLRING_COMPRESSION_SNAPPY)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: compression %d (NONE, LZ4 or SNAPPY)", (int)options->compression);
+    if (options->compression == CQLRING_COMPRESSION_SNAPPY && options->protocol_version == PROTO_V5)
+        return cqr_error(error, CQLRING_INVALID, "cluster options: compression SNAPPY does not exist in protocol_version 5: LZ4, or 4");
+    _Static_assert((int)CQLRING_COMPRESSION_LZ4 == COMPRESSION_LZ4 && (int)CQLRING_COMPRESSION_SNAPPY == COMPRESSION_SNAPPY, "the same numbers");
     if (options->inflight_per_connection > 16384)
         return cqr_error(error, CQLRING_INVALID, "cluster options: inflight_per_connection %u (1 to 16384)", options->inflight_per_connection);
     if (options->orphans_max > 16384)
@@ -274,7 +280,11 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
                    {"remote_local_consistency", options->remote_local_consistency},
                    {"shard_connections", options->shard_connections},
                    {"shard_aware_port", options->shard_aware_port},
-                   {"prepare_on_up", options->prepare_on_up}};
+                   {"prepare_on_up", options->prepare_on_up},
+                   {"prepare_on_all", options->prepare_on_all},
+                   {"tcp_nodelay", options->tcp_nodelay},
+                   {"tcp_keepalive", options->tcp_keepalive},
+                   {"report_configuration", options->report_configuration}};
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++)
         if (choices[i].given > CQLRING_YES)
             return cqr_error(error, CQLRING_INVALID, "cluster options: %s %d (DEFAULT, NO or YES)", choices[i].name, (int)choices[i].given);
@@ -284,6 +294,9 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
                          options->local_port_max);
     if (options->shard_busy_percent > 100)
         return cqr_error(error, CQLRING_INVALID, "cluster options: shard_busy_percent %u (1 to 100)", options->shard_busy_percent);
+    status = cqr_socket_options_take(options, &cluster->socket, error);
+    if (status != CQLRING_OK)
+        return status;
     if ((options->user == NULL) != (options->password == NULL))
         return cqr_error(error, CQLRING_INVALID, "cluster options: user and password are given together");
     if (options->authenticator != NULL && options->authenticator->struct_size < sizeof *options->authenticator)
@@ -304,6 +317,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     if (failed)
         return cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     cluster->connect_timeout_us = time_or(options->connect_timeout_us, 5000000);
+    cluster->resolve_timeout_us = time_or(options->resolve_timeout_us, 5000000);
     cluster->heartbeat_us = time_or(options->heartbeat_us, 30000000);
     cluster->suspect_after_us = time_or(options->suspect_after_us, 2000000);
     cluster->reconnect_min_us = time_or(options->reconnect_min_us, 50000);
@@ -328,18 +342,21 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     cluster->local_port_min = (uint16_t)(options->local_port_min != 0 ? options->local_port_min : LOCAL_PORT_MIN);
     cluster->local_port_max = (uint16_t)(options->local_port_max != 0 ? options->local_port_max : 65535);
     cluster->shard_busy_percent = options->shard_busy_percent != 0 ? options->shard_busy_percent : 50;
+    cluster->prepare_on_all = options->prepare_on_all == CQLRING_YES;
     cluster->prepare_on_up = options->prepare_on_up != CQLRING_NO;
     uint8_t version = (uint8_t)(options->protocol_version != 0 ? options->protocol_version : PROTO_V5);
     atomic_init(&cluster->version, version);
     cluster->config = (struct handshake_config){.version = version,
                                                 .version_min = options->protocol_version != 0 ? version : PROTO_V4,
-                                                .compression = options->compression == CQLRING_COMPRESSION_LZ4 ? COMPRESSION_LZ4 : COMPRESSION_NONE,
+                                                .compression = (enum compression)options->compression,
                                                 .scylla_metadata_id = true,
                                                 .throw_on_overload = options->throw_on_overload != CQLRING_NO,
                                                 .driver_name = "cqlring",
                                                 .driver_version = cqlring_version(),
                                                 .application_name = cluster->application_name,
-                                                .application_version = cluster->application_version};
+                                                .application_version = cluster->application_version,
+                                                .client_id = cluster->client_id};
+    cqr_client_id(cluster->client_id);
     status = cqr_node_policy_init(&cluster->policy, options, error);
     if (status != CQLRING_OK)
         return status;
@@ -347,6 +364,8 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
                                                      &cluster->point_count, error);
     if (status == CQLRING_OK && options->tls != NULL)
         status = cqr_tls_settings_take(cluster, options->tls, error);
+    if (status == CQLRING_OK && options->report_configuration != CQLRING_NO && (cluster->report = cqr_report(cluster)) == NULL)
+        status = cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     return status;
 }
 

@@ -181,12 +181,10 @@ static void startup_reply(struct conn *conn, const struct frame_header *header, 
     uint8_t flags = header->flags;
     if ((flags & FLAG_COMPRESSED) != 0 && !handshake->framed && header->version < PROTO_V5) {
         uint32_t size = 0;
-        cqlring_status status = handshake->compression == COMPRESSION_LZ4
-                                    ? cqr_lz4_body_size(body, header->body_size, 1 << 20, &size)
-                                    : CQLRING_PROTOCOL;
+        cqlring_status status = cqr_body_size(handshake->compression, body, header->body_size, 1 << 20, &size);
         if (status == CQLRING_OK) {
             unpacked = cqr_mem_alloc(size);
-            status = unpacked == NULL ? CQLRING_NO_MEMORY : cqr_lz4_decompress_body(body, header->body_size, unpacked, size);
+            status = unpacked == NULL ? CQLRING_NO_MEMORY : cqr_body_decompress(handshake->compression, body, header->body_size, unpacked, size);
         }
         if (status != CQLRING_OK) {
             cqr_mem_free(unpacked);
@@ -240,13 +238,13 @@ static int dial(struct conn *conn)
     enum { PORTS_TRIED_MAX = 256 };
     struct net *net = conn->lane->net;
     if (conn->ports.shards == 0)
-        return net->call->connect(net, &conn->address, 0);
+        return net->call->connect(net, &conn->address, 0, &conn->cluster->socket);
     int fd = -EADDRINUSE;
     for (uint32_t i = 0; i < PORTS_TRIED_MAX; i++) {
         uint16_t port = cqr_local_port(&conn->ports, i);
         if (port == 0)
             break;
-        fd = net->call->connect(net, &conn->address, port);
+        fd = net->call->connect(net, &conn->address, port, &conn->cluster->socket);
         if (fd != -EADDRINUSE && fd != -EADDRNOTAVAIL && fd != -EACCES)
             return fd;
     }

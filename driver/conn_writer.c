@@ -206,7 +206,7 @@ static bool seal_compressed_frames(struct conn *conn, const uint8_t *data, uint3
         uint8_t *at = block->data + block->fill;
         uint32_t body = 0;
         if (header.body_size >= 64 && header.opcode != OPCODE_OPTIONS && header.opcode != OPCODE_STARTUP)
-            body = cqr_lz4_compress_body(lane->compress, data + PROTO_HEADER_SIZE, header.body_size, at + PROTO_HEADER_SIZE,
+            body = cqr_body_compress(conn->compression, lane->compress, data + PROTO_HEADER_SIZE, header.body_size, at + PROTO_HEADER_SIZE,
                                          block->size - block->fill - PROTO_HEADER_SIZE);
         if (body > 0 && body < header.body_size) {
             memcpy(at, data, PROTO_HEADER_SIZE);
@@ -254,7 +254,7 @@ static void seal(struct conn *conn)
         } else {
             sealed = seal_segments(conn, block->data + from + header, payload);
         }
-    } else if (conn->compression == COMPRESSION_LZ4) {
+    } else if (conn->compression != COMPRESSION_NONE) {
         sealed = seal_compressed_frames(conn, block->data + from, payload);
     } else {
         span_add(writer, block, from, block->fill);

@@ -45,6 +45,7 @@ struct control {
     struct pool_link link;
     struct handshake_config config;
     struct lane_message resolved;
+    bool looking_up;              /* a thread has resolved and resolution until they come back */
     struct resolution resolution;
     struct resolution first;      /* caller mode: names are resolved in open only (decision 17), so this is kept */
     bool has_first;
@@ -153,6 +154,7 @@ static void connect_candidate(struct control *control)
         control->config = cluster->config;
         control->config.version = control->version_try != 0 ? control->version_try : (uint8_t)atomic_load_explicit(&cluster->version, memory_order_relaxed);
         control->config.register_events = true;
+        control->config.driver_config = cluster->report; /* once is enough: the table of clients names each of our connections by client_id */
         struct conn_request request = {.cluster = cluster,
                                        .address = candidate->address,
                                        .text = text,
@@ -606,9 +608,11 @@ static void resolved_run(struct lane *lane, struct lane_message *message)
 {
     struct control *control = (struct control *)(void *)((char *)message - offsetof(struct control, resolved));
     struct cqlring_cluster *cluster = control->cluster;
-    (void)lane;
-    if (control->state == CONTROL_AWAIT_ADDRESSES)
+    control->looking_up = false;
+    if (control->state == CONTROL_AWAIT_ADDRESSES) {
+        cqr_wheel_disarm(&lane->wheel, &control->timer);
         round_with(control, &control->resolution);
+    }
     cqr_mem_free(control->resolution.addresses);
     control->resolution.addresses = NULL;
     cqr_cluster_release(cluster);
@@ -630,9 +634,28 @@ static void resolved(struct resolution *resolution, void *context)
     cqr_runtime_release(runtime);
 }
 
+/* A name whose answer does not come keeps nobody from the others, nor from the nodes that are known. */
+static void not_resolved(struct control *control)
+{
+    struct cqlring_cluster *cluster = control->cluster;
+    struct resolution literals;
+    char why[64];
+    snprintf(why, sizeof why, "no answer in %s", cqr_duration(cluster->resolve_timeout_us).text);
+    if (cqr_resolve_literals(cluster->points, cluster->point_count, why, &literals) != CQLRING_OK)
+        snprintf(literals.failures, sizeof literals.failures, "contact points cannot be resolved: out of memory");
+    round_with(control, &literals);
+    cqr_mem_free(literals.addresses);
+}
+
 static void resolve(struct control *control)
 {
     struct cqlring_cluster *cluster = control->cluster;
+    bool bounded = cluster->runtime->threads != CQLRING_THREADS_CALLER && cluster->resolve_timeout_us >= 0;
+    if (bounded)
+        cqr_wheel_arm(&control->lane->wheel, &control->timer, control->lane->now_us + cluster->resolve_timeout_us);
+    if (control->looking_up)
+        return; /* an earlier round's, that has not come back: its answer is as good */
+    control->looking_up = true;
     cqr_cluster_retain(cluster);
     if (cluster->runtime->threads == CQLRING_THREADS_CALLER) {
         if (!control->has_first)
@@ -665,6 +688,8 @@ void cqr_control_timer(struct lane *lane, struct timer *timer)
     (void)lane;
     if (control->state == CONTROL_AWAIT_RETRY)
         start_round(control);
+    else if (control->state == CONTROL_AWAIT_ADDRESSES)
+        not_resolved(control);
     else if (control->state == CONTROL_UP && control->link.up)
         read_all(control);
 }

@@ -63,6 +63,15 @@ typedef enum cqlring_threads {
 
 typedef enum cqlring_log_level { CQLRING_LOG_ERROR = 1, CQLRING_LOG_WARN = 2, CQLRING_LOG_INFO = 3, CQLRING_LOG_DEBUG = 4 } cqlring_log_level;
 
+/* Where the library's memory comes from, in place of malloc: any thread, several at once. */
+typedef struct cqlring_allocator {
+    size_t struct_size;
+    void *(*allocate)(size_t size, size_t alignment, void *context); /* NULL: none; alignment a power of two, at least malloc's */
+    void *(*reallocate)(void *memory, size_t size, void *context);   /* NULL: none, and memory stays; never of larger alignment than malloc's */
+    void (*release)(void *memory, void *context);
+    void *context;
+} cqlring_allocator;
+
 typedef struct cqlring_runtime_options {
     size_t struct_size;
     cqlring_threads threads;
@@ -73,6 +82,8 @@ typedef struct cqlring_runtime_options {
     cqlring_log_level log_level;  /* default WARN; lines above it are not made */
     void (*log)(cqlring_log_level level, const char *line, void *context); /* NULL: no log. Never sees a secret. Library thread. */
     void *log_context;
+    const cqlring_allocator *allocator; /* for the whole process, from the first runtime on; copied. INVALID while anything of the library lives that came
+                                     from another one. OpenSSL, libev and the C library keep their own. NULL: what was given before, else malloc */
 } cqlring_runtime_options;
 
 CQLRING_API cqlring_status cqlring_runtime_create(const cqlring_runtime_options *options, cqlring_runtime **runtime, cqlring_error *error);
@@ -175,7 +186,8 @@ typedef struct cqlring_authenticator {
     void *context;
 } cqlring_authenticator;
 
-typedef enum cqlring_compression { CQLRING_COMPRESSION_NONE = 0, CQLRING_COMPRESSION_LZ4 = 1 } cqlring_compression;
+/* SNAPPY is version 4's alone: on a connection that speaks 5 there is none then. Both are dropped when the server lacks them. */
+typedef enum cqlring_compression { CQLRING_COMPRESSION_NONE = 0, CQLRING_COMPRESSION_LZ4 = 1, CQLRING_COMPRESSION_SNAPPY = 2 } cqlring_compression;
 
 /* What an application's plan is told of the request … */
 typedef struct cqlring_plan_query {
@@ -276,6 +288,17 @@ typedef struct cqlring_cluster_options {
     uint32_t shard_busy_percent;  /* 1 … 100, default 50: with so much of inflight_per_connection under way on its shard's connection a row may take another one's */
     cqlring_tristate prepare_on_up; /* default yes: the statements that the application holds are prepared on a node that comes up, 16 at a time; no: when a
                                        request needs them there. Requests do not wait for it */
+    cqlring_tristate prepare_on_all; /* default no: a node learns a statement when a request needs it there, unseen. Yes: when it is prepared, all
+                                        nodes that are connected are told too, in the same way; cqlring_prepare does not wait for them */
+
+    /* Sockets. */
+    cqlring_tristate tcp_nodelay;   /* default yes: small requests leave at once */
+    cqlring_tristate tcp_keepalive; /* default yes: the system asks a silent peer whether it is still there (beside heartbeat_us) */
+    int64_t tcp_keepalive_us;       /* 1 s … 32 767 s, in whole seconds: silence before it first asks; default: the system's, two hours */
+    uint32_t socket_send_size, socket_receive_size; /* bytes, 4 096 … 1 GiB: SO_SNDBUF, SO_RCVBUF; default: the system's, which adapts them */
+    int64_t resolve_timeout_us;     /* default 5 s, −1 as long as it takes: then a name in contact_points counts as not known. Caller mode: the resolver's own time-out */
+    cqlring_tristate report_configuration; /* default yes: options in force are told to the server, once, by the control connection (DRIVER_CONFIG in
+                                       STARTUP, JSON): Cassandra and ScyllaDB show them to an operator in their tables of clients. Never a secret, an address or a path */
 } cqlring_cluster_options;
 
 /* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the
@@ -448,9 +471,12 @@ typedef struct cqlring_route {
     int64_t token;
     uint32_t replica_count;
     cqlring_replica replicas[CQLRING_REPLICAS_MAX];
+    uint64_t request_size;        /* bytes of a request of this row alone, uncompressed, by the session's defaults, frame header and all */
+    uint64_t batch_size;          /* what it adds to a batch; with a batch's own bytes, at most CQLRING_BATCH_HEAD_MAX, their sum is its size */
 } cqlring_route;
+enum { CQLRING_BATCH_HEAD_MAX = 32 }; /* without a keyspace of its own and a payload */
 /* By the statement's partition key, with the topology of now. INVALID when the values do not name a partition: a marker of the key
-   is missing or null, or the statement has none. */
+   is missing or null, or the statement has none; the sizes are told even then, all else is zero. */
 CQLRING_API cqlring_status cqlring_route_of(const cqlring_prepared *prepared, const cqlring_bytes *values, uint32_t value_count, cqlring_route *route, cqlring_error *error);
 
 /* ---- outcomes --------------------------------------------------------------------------------------------------- */

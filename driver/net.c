@@ -16,13 +16,21 @@
 
 /* --- the system's sockets --------------------------------------------------------------------------------------- */
 
-/* Whatever the peer is, small requests leave at once and a peer that vanished is noticed some day. Failing to set either
-   is no reason to do without the connection. */
-static void set_tcp_options(int fd)
+/* Failing to set any of it is no reason to do without the connection. Sizes are set before the connect: the window that the
+   peer is offered follows from them. */
+static void set_tcp_options(int fd, const struct socket_options *options)
 {
     int on = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    if (!options->nagle)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (options->keepalive)
+        (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    if (options->keepalive && options->keepalive_s > 0)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &options->keepalive_s, sizeof options->keepalive_s);
+    if (options->send_size > 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &options->send_size, sizeof options->send_size);
+    if (options->receive_size > 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &options->receive_size, sizeof options->receive_size);
 }
 
 /* Shard-aware ports choose the shard by the client's port. A port that lingers in TIME_WAIT may be taken again: the pair
@@ -51,7 +59,7 @@ static void system_close(struct net *net, int fd)
     (void)close(fd); /* EINTR included: on Linux the descriptor is gone in any case */
 }
 
-static int system_connect(struct net *net, const struct address *address, uint16_t local_port)
+static int system_connect(struct net *net, const struct address *address, uint16_t local_port, const struct socket_options *options)
 {
     int family = address->storage.ss_family;
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -59,7 +67,7 @@ static int system_connect(struct net *net, const struct address *address, uint16
         return -errno;
     cqr_fd_register(fd);
     if (family != AF_UNIX)
-        set_tcp_options(fd);
+        set_tcp_options(fd, options);
     int error = local_port == 0 ? 0 : bind_port(fd, family, local_port);
     /* Interrupted is under way: the kernel goes on by itself and the socket becomes writable as always. */
     if (error == 0 && connect(fd, (const struct sockaddr *)&address->storage, address->size) != 0 &&

@@ -18,9 +18,17 @@ struct address {
     socklen_t size;
 };
 
+/* How a TCP socket is set before it is connected; a Unix one has none of it. */
+struct socket_options {
+    bool nagle;                      /* small requests may wait for the answer to earlier ones: TCP_NODELAY is off */
+    bool keepalive;
+    int keepalive_s;                 /* silence before the first probe; 0: as the system has it */
+    int send_size, receive_size;     /* SO_SNDBUF and SO_RCVBUF in bytes; 0: as the system has them, which it adapts */
+};
+
 struct net_vtable {
-    /* A CLOEXEC, non-blocking, TCP_NODELAY, keep-alive stream socket with a connect under way. local_port 0: any. fd or -errno. */
-    int (*connect)(struct net *net, const struct address *address, uint16_t local_port);
+    /* A CLOEXEC, non-blocking stream socket with a connect under way. local_port 0: any. fd or -errno. */
+    int (*connect)(struct net *net, const struct address *address, uint16_t local_port, const struct socket_options *options);
     /* Once writable: 0 connected, -EINPROGRESS, or why it failed. */
     int (*connect_result)(struct net *net, int fd);
     ssize_t (*send)(struct net *net, int fd, const void *data, size_t size); /* MSG_NOSIGNAL; -EAGAIN when full */

@@ -72,6 +72,7 @@ static void runtime_put(struct text *text, const struct runtime_core *core)
     put_number(text, "runtime.cpu_plus_one", core->cpu + 1);
     put_text(text, "runtime.log_level", levels[core->log.level]);
     put_call(text, "runtime.log", core->log.call != NULL);
+    put_call(text, "runtime.allocator", core->has_allocator);
 }
 
 static void tls_put(struct text *text, const struct cqlring_cluster *cluster)
@@ -108,7 +109,7 @@ static void cluster_put(struct text *text, struct cqlring_cluster *cluster)
     put_text(text, "cluster.protocol_version", cluster->config.version_min == cluster->config.version ? "exactly" : "up to");
     put_number(text, "cluster.protocol_version_highest", cluster->config.version);
     put_number(text, "cluster.protocol_version_in_use", atomic_load_explicit(&cluster->version, memory_order_relaxed));
-    put_text(text, "cluster.compression", cluster->config.compression == COMPRESSION_LZ4 ? "lz4" : "none");
+    put_text(text, "cluster.compression", cluster->config.compression == COMPRESSION_LZ4 ? "lz4" : cluster->config.compression == COMPRESSION_SNAPPY ? "snappy" : "none");
     put_number(text, "cluster.connect_timeout_us", cluster->connect_timeout_us);
     put_number(text, "cluster.heartbeat_us", cluster->heartbeat_us);
     put_number(text, "cluster.suspect_after_us", cluster->suspect_after_us);
@@ -141,6 +142,15 @@ static void cluster_put(struct text *text, struct cqlring_cluster *cluster)
     put_number(text, "cluster.local_port_max", cluster->local_port_max);
     put_number(text, "cluster.shard_busy_percent", cluster->shard_busy_percent);
     put_flag(text, "cluster.prepare_on_up", cluster->prepare_on_up);
+    put_flag(text, "cluster.prepare_on_all", cluster->prepare_on_all);
+    put_flag(text, "cluster.tcp_nodelay", !cluster->socket.nagle);
+    put_flag(text, "cluster.tcp_keepalive", cluster->socket.keepalive);
+    put_number(text, "cluster.tcp_keepalive_us", (int64_t)cluster->socket.keepalive_s * 1000000);
+    put_number(text, "cluster.socket_send_size", cluster->socket.send_size);
+    put_number(text, "cluster.socket_receive_size", cluster->socket.receive_size);
+    put_number(text, "cluster.resolve_timeout_us", cluster->resolve_timeout_us);
+    put_flag(text, "cluster.report_configuration", cluster->report != NULL);
+    put_text(text, "cluster.client_id", cluster->client_id);
 }
 
 static void session_put(struct text *text, const struct cqlring_session *session)

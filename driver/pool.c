@@ -305,7 +305,7 @@ void cqr_link_up(struct lane *lane, struct conn *conn)
     pool->connecting_count--;
     pool->up_count++;
     cqr_pool_log(lane, pool, &(struct log_news){.level = CQLRING_LOG_INFO, .event = CQLRING_EVENT_CONNECTED, .node = conn->node}, "connected to %s (v%u%s%s%s)", conn->text, conn->dialect.version,
-            conn->compression == COMPRESSION_LZ4 ? ", lz4" : "", conn->tls != NULL ? ", " : "", conn->tls != NULL ? cqr_transport_tls_version(&conn->transport) : "");
+            conn->compression == COMPRESSION_LZ4 ? ", lz4" : conn->compression == COMPRESSION_SNAPPY ? ", snappy" : "", conn->tls != NULL ? ", " : "", conn->tls != NULL ? cqr_transport_tls_version(&conn->transport) : "");
     lane->waiting_retry = true;
     cqr_prepare_ahead(lane, link);
     cqr_shards_begin(lane, link);

@@ -44,6 +44,18 @@ static struct prepare_ahead *ahead_of(struct lane *lane, const struct conn *conn
     return ahead;
 }
 
+static struct prepare_ahead *ahead_make(struct lane *lane, struct conn *conn, uint32_t count)
+{
+    struct prepare_ahead *ahead = cqr_mem_zalloc(sizeof *ahead + count * sizeof ahead->statements[0]);
+    if (ahead == NULL)
+        return NULL; /* then rows ask */
+    ahead->conn = conn;
+    ahead->timer.kind = TIMER_AHEAD;
+    ahead->next = lane->aheads;
+    lane->aheads = ahead;
+    return ahead;
+}
+
 static void go_on(struct lane *lane, struct prepare_ahead *ahead)
 {
     while (ahead->at < ahead->count && ahead->under_way < AT_ONCE_MAX) {
@@ -137,15 +149,43 @@ void cqr_prepare_ahead(struct lane *lane, struct pool_link *link)
     pthread_mutex_lock(&cluster->lock);
     uint32_t count = collect(pool, link->conn, NULL, 0);
     if (count > 0)
-        ahead = cqr_mem_zalloc(sizeof *ahead + count * sizeof ahead->statements[0]);
+        ahead = ahead_make(lane, link->conn, count);
     if (ahead != NULL)
         ahead->count = collect(pool, link->conn, ahead->statements, count);
     pthread_mutex_unlock(&cluster->lock);
+    if (ahead != NULL)
+        go_on(lane, ahead);
+}
+
+/* ---- a new statement ---- */
+
+/* One more for this connection, behind those that are waiting. */
+static void ahead_add(struct lane *lane, struct conn *conn, struct cqlring_prepared *prepared)
+{
+    struct prepare_ahead *old = ahead_of(lane, conn);
+    uint32_t waiting = old != NULL ? old->count - old->at : 0;
+    struct prepare_ahead *ahead = ahead_make(lane, conn, waiting + 1);
     if (ahead == NULL)
-        return; /* out of memory, too: then rows ask */
-    ahead->conn = link->conn;
-    ahead->timer.kind = TIMER_AHEAD;
-    ahead->next = lane->aheads;
-    lane->aheads = ahead;
+        return;
+    if (old != NULL) {
+        memcpy(ahead->statements, old->statements + old->at, waiting * sizeof old->statements[0]);
+        ahead->under_way = old->under_way;
+        old->at = old->count; /* handed over */
+        ahead_free(lane, old);
+    }
+    ahead->statements[waiting] = cqr_prepared_retain(prepared);
+    ahead->count = waiting + 1;
     go_on(lane, ahead);
+}
+
+void cqr_prepare_on_all(struct lane *lane, struct cqlring_prepared *prepared, const struct cqlring_node *answered)
+{
+    struct cqlring_cluster *cluster = prepared->cluster;
+    for (struct pool *pool = lane->pools; pool != NULL; pool = pool->next) {
+        for (uint32_t i = 0; pool->cluster == cluster && !pool->closing && i < pool->link_count; i++) {
+            struct pool_link *link = pool->links[i];
+            if (link != NULL && link->up && link->conn != NULL && !link->conn->writer.shut && link->node != answered && is_of(pool, link->conn, prepared))
+                ahead_add(lane, link->conn, prepared);
+        }
+    }
 }

@@ -8,6 +8,7 @@
 #include "driver/execution.h"
 #include "driver/fork.h"
 #include "driver/lane.h"
+#include "driver/prepare_ahead.h"
 #include "driver/prepared.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
@@ -386,13 +387,15 @@ static void prepare_finished(struct lane *lane, struct execution *execution, str
     const struct cqlring_session *session = execution->body->session;
     struct statement_version *version;
     struct failure *failure = NULL;
-    (void)lane;
     if (op->status != CQLRING_OK)
         waiters_end(prepared, session, op->failure);
     else if (cqr_prepared_learn(prepared, &op->conn->dialect, op->reply_body, &version, &failure) != CQLRING_OK)
         waiters_end(prepared, session, failure);
-    else
+    else {
+        if (prepared->cluster->prepare_on_all)
+            cqr_prepare_on_all(lane, prepared, op->conn->node);
         waiters_end(prepared, session, NULL);
+    }
     if (failure != NULL)
         cqr_failure_free(&failure->error);
     cqlring_prepared_release(prepared); /* the asking's own reference */

@@ -39,7 +39,7 @@ void cqr_record_open(struct conn *conn)
     info->shard_aware_port = conn->tls != NULL ? conn->shard.shard_aware_port_tls : conn->shard.shard_aware_port;
     info->is_control = conn->home != NULL && conn->home->pool == NULL;
     info->protocol_version = conn->dialect.version;
-    info->compression = conn->compression == COMPRESSION_LZ4 ? CQLRING_COMPRESSION_LZ4 : CQLRING_COMPRESSION_NONE;
+    info->compression = (uint8_t)conn->compression;
     snprintf(info->authenticator, sizeof info->authenticator, "%s", conn->authenticator);
     features_put(info->features, sizeof info->features, conn->dialect.extensions);
     info->up_since_us = conn->lane->now_us;

@@ -906,14 +906,11 @@ void cqr_op_reply(struct lane *lane, struct op *op, const struct completion *ent
     if ((entry->flags & FLAG_COMPRESSED) != 0 && conn->dialect.version < PROTO_V5) {
         uint32_t size = 0;
         struct block *unpacked = NULL;
-        cqlring_status status = conn->compression != COMPRESSION_LZ4 ? CQLRING_PROTOCOL
-                                                                     : cqr_lz4_body_size(body.data, entry->size, conn->frame_size_max, &size);
+        cqlring_status status = cqr_body_size(conn->compression, body.data, entry->size, conn->frame_size_max, &size);
         if (status == CQLRING_OK) {
             unpacked = cqr_block_take(lane->unpack_pool, size);
-            status = unpacked == NULL ? CQLRING_NO_MEMORY : cqr_lz4_decompress_body(body.data, entry->size, unpacked->data, size);
+            status = unpacked == NULL ? CQLRING_NO_MEMORY : cqr_body_decompress(conn->compression, body.data, entry->size, unpacked->data, size);
         }
-        if (status == CQLRING_TOO_LARGE)
-            size = cqr_load_u32(body.data); /* what it would be */
         cqr_block_release(block);
         if (status == CQLRING_TOO_LARGE) { /* of this request only: the connection's framing is intact */
             settle_large(lane, op, size);

@@ -161,6 +161,13 @@ static void note_failure(struct resolution *out, const char *what, const char *w
     (void)snprintf(out->failures + used, sizeof out->failures - used, "%s%s: %s", used > 0 ? "; " : "", what, why);
 }
 
+static void note_name(struct resolution *out, const struct contact_point *point, uint32_t index, const char *why)
+{
+    char what[sizeof point->host + 40];
+    snprintf(what, sizeof what, "contact point %u, \"%s\"", index + 1, point->host);
+    note_failure(out, what, why);
+}
+
 /* All addresses of a name: any one of them may be the one that answers (RC-21). */
 static void resolve_name(const struct contact_point *point, uint32_t index, struct resolution *out)
 {
@@ -168,9 +175,7 @@ static void resolve_name(const struct contact_point *point, uint32_t index, stru
     struct addrinfo *list = NULL;
     int result = getaddrinfo(point->host, NULL, &hints, &list);
     if (result != 0) {
-        char what[sizeof point->host + 40];
-        snprintf(what, sizeof what, "contact point %u, \"%s\"", index + 1, point->host);
-        note_failure(out, what, gai_strerror(result));
+        note_name(out, point, index, gai_strerror(result));
         return;
     }
     uint32_t from = out->count;
@@ -182,7 +187,8 @@ static void resolve_name(const struct contact_point *point, uint32_t index, stru
     freeaddrinfo(list);
 }
 
-cqlring_status cqr_resolve(const struct contact_point *points, uint32_t count, struct resolution *out)
+/* why NULL: names are looked up. */
+static cqlring_status resolve_all(const struct contact_point *points, uint32_t count, const char *why, struct resolution *out)
 {
     *out = (struct resolution){.count = 0};
     out->addresses = cqr_mem_array(ADDRESSES_MAX, sizeof *out->addresses);
@@ -192,10 +198,22 @@ cqlring_status cqr_resolve(const struct contact_point *points, uint32_t count, s
         struct address address;
         if (cqr_address_from_literal(&address, points[i].host, points[i].port))
             add_address(out, i, &address);
-        else
+        else if (why == NULL)
             resolve_name(&points[i], i, out);
+        else
+            note_name(out, &points[i], i, why);
     }
     return CQLRING_OK;
+}
+
+cqlring_status cqr_resolve(const struct contact_point *points, uint32_t count, struct resolution *out)
+{
+    return resolve_all(points, count, NULL, out);
+}
+
+cqlring_status cqr_resolve_literals(const struct contact_point *points, uint32_t count, const char *why, struct resolution *out)
+{
+    return resolve_all(points, count, why, out);
 }
 
 /* --- on a thread -------------------------------------------------------------------------------------------------- */

@@ -31,6 +31,8 @@ struct resolution {
 
 /* Now, on this thread (caller mode). */
 cqlring_status cqr_resolve(const struct contact_point *points, uint32_t count, struct resolution *out);
+/* Those alone that need nobody's answer; the names are among the failures, with `why`. */
+cqlring_status cqr_resolve_literals(const struct contact_point *points, uint32_t count, const char *why, struct resolution *out);
 /* On a thread: `done` is called there, always, with the resolution and the context. The struct is borrowed until it returns;
    its addresses are the receiver's (cqr_mem_free; NULL when there was no memory for them). points are copied. When all
    points are literals, done is called at once on the calling thread. */

@@ -74,6 +74,18 @@ static bool token_of(const struct statement_version *version, const cqlring_byte
     return true;
 }
 
+/* As cql/request.c writes them: EXECUTE's head, the values, page size and timestamp; and a child of BATCH. */
+static void sizes_of(struct cqlring_prepared *prepared, const struct statement_version *version, const cqlring_bytes *values, uint32_t value_count,
+                     cqlring_route *route)
+{
+    bool is_v5 = atomic_load_explicit(&prepared->cluster->version, memory_order_relaxed) >= PROTO_V5;
+    uint64_t size = 2;
+    for (uint32_t i = 0; i < value_count; i++)
+        size += 4 + (values[i].size > 0 ? (uint32_t)values[i].size : 0);
+    route->batch_size = 1 + 2 + version->id_size + size;
+    route->request_size = PROTO_HEADER_SIZE + 2 + version->id_size + (is_v5 ? 2u + version->metadata_id_size + 4u : 1u) + 2 + size + (version->is_read ? 4u : 0u) + 8;
+}
+
 cqlring_status cqlring_route_of(const cqlring_prepared *handle, const cqlring_bytes *values, uint32_t value_count, cqlring_route *route, cqlring_error *error)
 {
     struct cqlring_prepared *prepared = (struct cqlring_prepared *)(uintptr_t)handle;
@@ -87,6 +99,8 @@ cqlring_status cqlring_route_of(const cqlring_prepared *handle, const cqlring_by
     if (status != CQLRING_OK)
         return status;
     cqlring_route found = {.replica_count = 0};
+    sizes_of(prepared, version, values, value_count, &found);
+    *route = found;
     if (version->key_count == 0)
         return cqr_error(error, CQLRING_INVALID, "cqlring_route_of: the statement has no marker for every column of the partition key");
     if (!token_of(version, values, &found.token))

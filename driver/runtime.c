@@ -135,6 +135,23 @@ static void threads_stop(struct runtime_core *core)
     }
 }
 
+static cqlring_status allocator_take(const cqlring_allocator *allocator, cqlring_error *error)
+{
+    if (allocator == NULL)
+        return CQLRING_OK;
+    if (allocator->struct_size < sizeof *allocator)
+        return cqr_error(error, CQLRING_INVALID, "runtime options: allocator's struct_size is %zu, expected %zu: set it to sizeof(cqlring_allocator)",
+                         allocator->struct_size, sizeof *allocator);
+    if (allocator->allocate == NULL || allocator->reallocate == NULL || allocator->release == NULL)
+        return cqr_error(error, CQLRING_INVALID, "runtime options: an allocator has all three functions");
+    const struct mem_source source = {
+        .allocate = allocator->allocate, .reallocate = allocator->reallocate, .release = allocator->release, .context = allocator->context};
+    if (!cqr_mem_use(&source))
+        return cqr_error(error, CQLRING_INVALID, "runtime options: allocator is given while %lld allocations live that came from elsewhere: it goes with the first runtime",
+                         (long long)cqr_mem_live_count());
+    return CQLRING_OK;
+}
+
 cqlring_status cqr_runtime_create_on(const cqlring_runtime_options *options, struct net *net, struct poller *(*poller_create)(void),
                                      cqlring_runtime **runtime, cqlring_error *error)
 {
@@ -144,6 +161,9 @@ cqlring_status cqr_runtime_create_on(const cqlring_runtime_options *options, str
     if (runtime == NULL)
         return cqr_error(error, CQLRING_INVALID, "cqlring_runtime_create: runtime must be given");
     cqlring_status status = options_check(options, error);
+    if (status != CQLRING_OK)
+        return status;
+    status = allocator_take(options->allocator, error);
     if (status != CQLRING_OK)
         return status;
     if (cqr_fork_watch() != CQLRING_OK)
@@ -162,6 +182,7 @@ cqlring_status cqr_runtime_create_on(const cqlring_runtime_options *options, str
     core->connections_max = options->connections_max != 0 ? options->connections_max : CONNECTIONS;
     core->cpu = options->cpu_plus_one - 1;
     core->log = (struct log){.call = options->log, .context = options->log_context, .level = options->log_level != 0 ? options->log_level : CQLRING_LOG_WARN};
+    core->has_allocator = options->allocator != NULL;
     core->net = net != NULL ? net : cqr_net_system();
     core->poller_create = poller_create;
     core->fork_generation = cqr_fork_generation();

@@ -25,6 +25,7 @@ struct runtime_core {
     struct log log;
     struct net *net;
     struct poller *(*poller_create)(void);  /* NULL: as the mode says */
+    bool has_allocator;
     atomic_uint state;                      /* 0 open, 1 destroying, 2 ended */
     bool is_default;
     atomic_uint next_lane;

@@ -45,6 +45,10 @@ struct cqlring_cluster {
     char *local_datacenter;             /* NULL: guessed */
     struct handshake_config config;
     char *application_name, *application_version;
+    struct socket_options socket;
+    char *report;                       /* JSON, for DRIVER_CONFIG (report.h); NULL: nothing is told */
+    char client_id[37];
+    int64_t resolve_timeout_us;         /* −1: as long as it takes */
     int64_t connect_timeout_us, heartbeat_us, suspect_after_us, reconnect_min_us, reconnect_max_us;
     uint32_t inflight_per_connection, orphans_max, frame_size_max, request_size_max;
     bool version_explicit;
@@ -58,7 +62,7 @@ struct cqlring_cluster {
     bool shard_connections, shard_aware_port;
     uint16_t local_port_min, local_port_max; /* to choose a shard by */
     uint32_t shard_busy_percent;
-    bool prepare_on_up;
+    bool prepare_on_up, prepare_on_all;
     atomic_uint batch_bytes_max;        /* more than this in one batch was too large for a server; 0: none was yet */
 
     atomic_uint version;                /* protocol version in use, once known: all connections use it */
@@ -199,6 +203,8 @@ static inline int64_t cqr_cluster_timestamp(struct lane *lane, struct cqlring_cl
     return cqr_cluster_timestamps(lane, cluster);
 }
 /* The version was refused: every connection of the cluster steps down. */
+/* Checked and kept (socket_options.c). */
+cqlring_status cqr_socket_options_take(const cqlring_cluster_options *options, struct socket_options *out, cqlring_error *error);
 void cqr_cluster_version_lower(struct cqlring_cluster *cluster, uint8_t version);
 /* cluster.c, lane 0's submitter: the first answer, or none. */
 void cqr_cluster_opened(struct cqlring_cluster *cluster, struct failure *failure);

@@ -6,6 +6,7 @@
 
 #include "serialize/buf.h"
 #include "serialize/mem.h"
+#include "serialize/snappy.h"
 
 enum { BODY_LENGTH_SIZE = 4 };
 
@@ -14,6 +15,7 @@ enum { BODY_LENGTH_SIZE = 4 };
    the few hundred bytes of a request. */
 struct compress_state {
     LZ4_stream_t stream;
+    uint16_t table[SNAPPY_TABLE_SIZE];
 };
 
 struct compress_state *cqr_compress_state_create(void)
@@ -80,8 +82,10 @@ cqlring_status cqr_lz4_body_size(const void *source, uint32_t source_size, uint3
     uint32_t claimed = cqr_load_u32(source);
     if (claimed > INT32_MAX)
         return CQLRING_PROTOCOL;
-    if (claimed > size_max)
+    if (claimed > size_max) {
+        *size = claimed;
         return CQLRING_TOO_LARGE;
+    }
     /* A byte of LZ4 makes at most 255: more cannot be true, so it is not worth its memory. */
     if (claimed / 255 > source_size - BODY_LENGTH_SIZE)
         return CQLRING_PROTOCOL;
@@ -96,4 +100,45 @@ cqlring_status cqr_lz4_decompress_body(const void *source, uint32_t source_size,
         return CQLRING_PROTOCOL;
     return cqr_lz4_decompress_raw((const uint8_t *)source + BODY_LENGTH_SIZE,
                                   source_size - BODY_LENGTH_SIZE, target, size);
+}
+
+/* --- either ------------------------------------------------------------------------------------ */
+
+uint32_t cqr_body_compress(enum compression how, struct compress_state *state, const void *source,
+                           uint32_t size, void *target, uint32_t capacity)
+{
+    if (how == COMPRESSION_SNAPPY)
+        return cqr_snappy_compress(state->table, source, size, target, capacity);
+    return how == COMPRESSION_LZ4 ? cqr_lz4_compress_body(state, source, size, target, capacity) : 0;
+}
+
+static cqlring_status snappy_size(const void *source, uint32_t source_size, uint32_t size_max,
+                                  uint32_t *size)
+{
+    uint32_t claimed, length = cqr_snappy_length(source, source_size, &claimed);
+    if (length == 0 || claimed > INT32_MAX)
+        return CQLRING_PROTOCOL;
+    *size = claimed;
+    if (claimed > size_max)
+        return CQLRING_TOO_LARGE;
+    /* Two bytes make at most 11, three at most 64. */
+    return claimed / 32 > source_size - length ? CQLRING_PROTOCOL : CQLRING_OK;
+}
+
+cqlring_status cqr_body_size(enum compression how, const void *source, uint32_t source_size,
+                             uint32_t size_max, uint32_t *size)
+{
+    if (how == COMPRESSION_SNAPPY)
+        return snappy_size(source, source_size, size_max, size);
+    return how == COMPRESSION_LZ4 ? cqr_lz4_body_size(source, source_size, size_max, size)
+                                  : CQLRING_PROTOCOL;
+}
+
+cqlring_status cqr_body_decompress(enum compression how, const void *source, uint32_t source_size,
+                                   void *target, uint32_t size)
+{
+    if (how == COMPRESSION_SNAPPY)
+        return cqr_snappy_decompress(source, source_size, target, size);
+    return how == COMPRESSION_LZ4 ? cqr_lz4_decompress_body(source, source_size, target, size)
+                                  : CQLRING_PROTOCOL;
 }

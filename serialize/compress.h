@@ -29,4 +29,9 @@ uint32_t cqr_lz4_compress_body(struct compress_state *state, const void *source,
 cqlring_status cqr_lz4_body_size(const void *source, uint32_t source_size, uint32_t size_max, uint32_t *size);
 cqlring_status cqr_lz4_decompress_body(const void *source, uint32_t source_size, void *target, uint32_t size);
 
+/* The same for whichever a connection has; Snappy's body is its raw format. NONE: 0, PROTOCOL. What was too large is in *size. */
+uint32_t cqr_body_compress(enum compression how, struct compress_state *state, const void *source, uint32_t size, void *target, uint32_t capacity);
+cqlring_status cqr_body_size(enum compression how, const void *source, uint32_t source_size, uint32_t size_max, uint32_t *size);
+cqlring_status cqr_body_decompress(enum compression how, const void *source, uint32_t source_size, void *target, uint32_t size);
+
 #endif

@@ -45,9 +45,29 @@ static void *counted(void *memory)
     return memory;
 }
 
+/* Given at most while nothing lives, and read by whoever allocates afterwards: the caller sees to that order. */
+static struct mem_source source;
+
+static void *plain(size_t size)
+{
+    size = size > 0 ? size : 1;
+    return source.allocate != NULL ? source.allocate(size, alignof(max_align_t), source.context) : malloc(size);
+}
+
+int cqr_mem_use(const struct mem_source *given)
+{
+    bool same = given->allocate == source.allocate && given->reallocate == source.reallocate && given->release == source.release &&
+                given->context == source.context;
+    if (!same && cqr_mem_live_count() != 0)
+        return 0;
+    if (!same)
+        source = *given;
+    return 1;
+}
+
 void *cqr_mem_alloc(size_t size)
 {
-    return must_fail() ? NULL : counted(malloc(size > 0 ? size : 1));
+    return must_fail() ? NULL : counted(plain(size));
 }
 
 /* calloc goes past glibc's cache of small blocks of a thread (before 2.41), which malloc takes from: 300 instructions for a
@@ -58,9 +78,9 @@ void *cqr_mem_zalloc(size_t size)
 {
     if (must_fail())
         return NULL;
-    if (size > CACHED_MAX)
+    if (size > CACHED_MAX && source.allocate == NULL)
         return counted(calloc(1, size));
-    void *memory = counted(malloc(size > 0 ? size : 1));
+    void *memory = counted(plain(size));
     if (memory != NULL)
         memset(memory, 0, size);
     return memory;
@@ -80,7 +100,8 @@ void *cqr_mem_realloc(void *memory, size_t size)
         return cqr_mem_alloc(size);
     if (must_fail())
         return NULL;
-    void *moved = realloc(memory, size > 0 ? size : 1);
+    size = size > 0 ? size : 1;
+    void *moved = source.reallocate != NULL ? source.reallocate(memory, size, source.context) : realloc(memory, size);
     if (moved != NULL)
         atomic_fetch_add_explicit(&allocation_count, 1, memory_order_relaxed);
     return moved;
@@ -93,8 +114,11 @@ void *cqr_mem_aligned_raw(size_t alignment, size_t size)
                      ~(alignment - 1); /* C17: a multiple of the alignment */
     if (rounded < size)
         return NULL;
-    return must_fail() ? NULL
-                       : counted(aligned_alloc(alignment, rounded > 0 ? rounded : alignment));
+    if (must_fail())
+        return NULL;
+    rounded = rounded > 0 ? rounded : alignment;
+    return counted(source.allocate != NULL ? source.allocate(rounded, alignment, source.context)
+                                           : aligned_alloc(alignment, rounded));
 }
 
 void *cqr_mem_aligned(size_t alignment, size_t size)
@@ -110,7 +134,10 @@ void cqr_mem_free(void *memory)
     if (memory == NULL)
         return;
     atomic_fetch_sub_explicit(&live_count, 1, memory_order_relaxed);
-    free(memory);
+    if (source.release != NULL)
+        source.release(memory, source.context);
+    else
+        free(memory);
 }
 
 char *cqr_mem_text(const void *text, size_t size)

@@ -18,6 +18,16 @@ void *cqr_mem_aligned_raw(size_t alignment, size_t size); /* the same, not zeroe
 void cqr_mem_free(void *memory);                    /* NULL is fine */
 char *cqr_mem_text(const void *text, size_t size);  /* a NUL-terminated copy of size bytes, NULL when out of memory */
 
+/* Where all of it comes from; until one is given, malloc. */
+struct mem_source {
+    void *(*allocate)(size_t size, size_t alignment, void *context); /* size > 0; alignment a power of two */
+    void *(*reallocate)(void *memory, size_t size, void *context);   /* of memory with the alignment of malloc's */
+    void (*release)(void *memory, void *context);                    /* not NULL */
+    void *context;
+};
+/* From now on. Refused while anything lives that came from another one: it would be given back to the wrong one. */
+int cqr_mem_use(const struct mem_source *source);
+
 uint64_t cqr_mem_allocation_count(void); /* allocations made so far by the process, all threads; relaxed */
 int64_t cqr_mem_live_count(void);        /* allocations not yet freed */
 

@@ -41,7 +41,7 @@ static void node_text(const struct node_report *node)
     if (node->connected) {
         const cqlring_connection_info *connection = &node->connection;
         printf("    protocol v%u, compression %s, authenticator %s\n", connection->protocol_version,
-               connection->compression == CQLRING_COMPRESSION_LZ4 ? "lz4" : "none", connection->authenticator[0] != '\0' ? connection->authenticator : "none");
+               connection->compression == CQLRING_COMPRESSION_LZ4 ? "lz4" : connection->compression == CQLRING_COMPRESSION_SNAPPY ? "snappy" : "none", connection->authenticator[0] != '\0' ? connection->authenticator : "none");
         if (connection->shard_count > 0)
             printf("    %" PRId32 " shards, shard-aware port %" PRId32 "\n", connection->shard_count, connection->shard_aware_port);
         if (connection->features[0] != '\0')
@@ -89,7 +89,7 @@ static void text_json(const char *name, const char *text, const char *after)
 static void connection_json(const cqlring_connection_info *connection)
 {
     printf("\"protocol_version\":%u,", connection->protocol_version);
-    text_json("compression", connection->compression == CQLRING_COMPRESSION_LZ4 ? "lz4" : "none", ",");
+    text_json("compression", connection->compression == CQLRING_COMPRESSION_LZ4 ? "lz4" : connection->compression == CQLRING_COMPRESSION_SNAPPY ? "snappy" : "none", ",");
     text_json("authenticator", connection->authenticator, ",");
     text_json("features", connection->features, ",");
     printf("\"shards\":%" PRId32 ",\"shard_aware_port\":%" PRId32 ",", connection->shard_count, connection->shard_aware_port);

@@ -199,6 +199,56 @@ START_TEST(cp_05_options_and_startup_are_never_compressed)
 }
 END_TEST
 
+/* Snappy is version 4's: there it goes both ways, and where 5 is spoken there is none. */
+START_TEST(cp_06_snappy_is_spoken_on_4_and_nothing_on_5)
+{
+    for (int32_t version = 0; version <= 4; version += 4) {
+        struct flow flow;
+        flow_init(&flow);
+        flow.options.protocol_version = version;
+        flow.options.compression = CQLRING_COMPRESSION_SNAPPY;
+        flow.node_options.snappy_listed = true;
+        flow_start(&flow);
+        flow_open(&flow);
+        char value[32] = "";
+        bool sent = node_startup_option(flow.node, 0, "COMPRESSION", value, sizeof value);
+        cqlring_connection_info info;
+        ck_assert_uint_ge(cqlring_cluster_connections(flow.cluster, &info, 1), 1);
+        ck_assert_int_eq(info.compression, version == 4 ? CQLRING_COMPRESSION_SNAPPY : CQLRING_COMPRESSION_NONE);
+        ck_assert(sent == (version == 4));
+        ck_assert_str_eq(value, version == 4 ? "snappy" : "");
+        for (int random = 0; random < 2; random++) {
+            uint8_t *bytes = made(300000, random);
+            uint64_t moved = bytes_moved(&flow);
+            round_trip(&flow, random, bytes, 300000);
+            moved = bytes_moved(&flow) - moved;
+            ck_assert_msg((version == 4 && !random) == (moved < 60000), "%lu bytes", (unsigned long)moved);
+            free(bytes);
+        }
+        cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+        struct flow_rows rows;
+        flow_rows_init(&rows, 3000, 500);
+        flow_ok(flow_run(&flow, insert, &rows, NULL, NULL, NULL, NULL));
+        flow_rows_fini(&rows);
+        cqlring_prepared_release(insert);
+        ck_assert_int_eq(node_table_rows(flow.node, "ks.t"), 3000);
+        struct node_counters counters;
+        node_counters(flow.node, NODE_ALL, &counters);
+        ck_assert((counters.compressed_in > 0) == (version == 4));
+        flow_close(&flow);
+    }
+    struct flow flow;
+    flow_init(&flow);
+    flow.options.protocol_version = 5;
+    flow.options.compression = CQLRING_COMPRESSION_SNAPPY;
+    flow_start(&flow);
+    cqlring_error error;
+    ck_assert_int_eq(flow_try_open(&flow, &error), CQLRING_INVALID);
+    ck_assert_msg(strstr(error.message, "SNAPPY does not exist in protocol_version 5") != NULL, "%s", error.message);
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(cp_06_what_the_server_does_not_offer_is_done_without)
 {
     for (int snappy = 0; snappy < 2; snappy++)
@@ -241,7 +291,7 @@ START_TEST(cp_06_none_means_none)
         flow_close(&flow);
 
         flow_init(&flow);
-        flow.options.compression = (cqlring_compression)2;
+        flow.options.compression = (cqlring_compression)3;
         flow_ok(cqlring_runtime_create(&flow.runtime_options, &flow.runtime, NULL));
         cqlring_future *future;
         cqlring_error error;
@@ -262,6 +312,7 @@ int main(void)
     tcase_add_test(tcase, v5_06_what_does_not_shrink_goes_as_it_is);
     tcase_add_test(tcase, a_bulk_job_goes_through_compressed);
     tcase_add_test(tcase, cp_05_options_and_startup_are_never_compressed);
+    tcase_add_test(tcase, cp_06_snappy_is_spoken_on_4_and_nothing_on_5);
     tcase_add_test(tcase, cp_06_what_the_server_does_not_offer_is_done_without);
     tcase_add_test(tcase, cp_06_none_means_none);
     suite_add_tcase(suite, tcase);

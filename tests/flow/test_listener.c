@@ -266,6 +266,106 @@ START_TEST(a_translation_that_is_no_address_is_told_and_not_used)
 }
 END_TEST
 
+/* Private links: all nodes are reached at one address, on ports that nobody can guess from theirs. The id of a node tells them
+   apart, and the map may change while it runs. */
+enum { BEHIND = 3 };
+static struct routes {
+    pthread_mutex_t lock;
+    uint8_t ids[BEHIND][16];
+    const char *to[BEHIND];
+} routes = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool translate_by_id(const cqlring_node_info *node, char *address, size_t size, void *context)
+{
+    struct routes *all = context;
+    bool found = false;
+    pthread_mutex_lock(&all->lock);
+    for (uint32_t i = 0; i < BEHIND && !found; i++) {
+        found = memcmp(all->ids[i], node->host_id, 16) == 0;
+        if (found)
+            snprintf(address, size, "%s", all->to[i]);
+    }
+    pthread_mutex_unlock(&all->lock);
+    return found;
+}
+
+static bool moved_has_connections(struct flow *flow, void *relay)
+{
+    (void)flow;
+    return relay_count(relay) > 0;
+}
+
+START_TEST(nodes_behind_one_address_are_told_apart_by_their_id)
+{
+    struct flow flow;
+    flow_init(&flow);
+    watch_log(&flow);
+    flow.node_options.nodes = BEHIND;
+    flow_start(&flow);
+    flow_open(&flow); /* an operator's view, from inside: who is who */
+    const cqlring_node *nodes[BEHIND];
+    ck_assert_uint_eq(cqlring_cluster_nodes(flow.cluster, nodes, BEHIND), BEHIND);
+    struct relay *relays[BEHIND + 1];
+    for (uint32_t i = 0; i < BEHIND; i++) {
+        relays[i] = relay_start(NULL, node_address(flow.node, i), node_port(flow.node, i));
+        routes.to[i] = relay_contact(relays[i]);
+        for (uint32_t j = 0; j < BEHIND; j++) {
+            cqlring_node_info info;
+            cqlring_node_describe(nodes[j], &info);
+            if (strcmp(info.address, ask_address(&flow, i)) == 0)
+                memcpy(routes.ids[i], info.host_id, 16);
+        }
+    }
+    cqlring_session_release(flow.session);
+    cqlring_cluster_release(flow.cluster);
+
+    cqlring_cluster_options options = flow.options;
+    options.contact_points = routes.to[0];
+    options.translate_address = translate_by_id;
+    options.translate_context = &routes;
+    options.reconnect_min_us = 10000;
+    options.reconnect_max_us = 100000;
+    flow_ok(cqlring_cluster_open_sync(flow.runtime, &options, &flow.cluster, NULL));
+    flow_ok(cqlring_session_open_sync(flow.cluster, NULL, &flow.session, NULL));
+    watch_for(&flow, watch_all_up, &(uint32_t){BEHIND});
+    ck_assert_uint_eq(cqlring_cluster_nodes(flow.cluster, nodes, BEHIND), BEHIND);
+    for (uint32_t i = 0; i < BEHIND; i++)
+        ck_assert_uint_ge(relay_count(relays[i]), 1);
+    for (uint32_t i = 0; i < BEHIND; i++) { /* each by its own way */
+        cqlring_node_info info;
+        cqlring_node_describe(nodes[i], &info);
+        uint32_t who = 0;
+        while (who < BEHIND && memcmp(routes.ids[who], info.host_id, 16) != 0)
+            who++;
+        ck_assert_uint_lt(who, BEHIND);
+        ck_assert_str_eq(info.address, routes.to[who]);
+        struct node_counters before, after;
+        node_counters(flow.node, who, &before);
+        cqlring_execution how = {.struct_size = sizeof how, .target = nodes[i]};
+        flow_ok(ask_text(&flow, "SELECT key FROM system.local", NULL, 0, &how, NULL, NULL));
+        node_counters(flow.node, who, &after);
+        ck_assert_uint_gt(after.opcodes[OPCODE_QUERY], before.opcodes[OPCODE_QUERY]);
+    }
+
+    /* the way to the last one changes: whatever makes the topology be read has it dialled anew */
+    relays[BEHIND] = relay_start(NULL, node_address(flow.node, BEHIND - 1), node_port(flow.node, BEHIND - 1));
+    pthread_mutex_lock(&routes.lock);
+    routes.to[BEHIND - 1] = relay_contact(relays[BEHIND]);
+    pthread_mutex_unlock(&routes.lock);
+    relay_cut(relays[BEHIND - 1]);
+    node_event_topology(flow.node, NODE_ALL, "NEW_NODE", BEHIND - 1);
+    watch_for(&flow, moved_has_connections, relays[BEHIND]);
+    watch_for(&flow, watch_all_up, &(uint32_t){BEHIND});
+    cqlring_session_release(flow.session);
+    cqlring_cluster_release(flow.cluster);
+    flow.session = NULL;
+    flow.cluster = NULL;
+    for (uint32_t i = 0; i <= BEHIND; i++)
+        relay_stop(relays[i]);
+    flow_close(&flow);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("listener");
@@ -276,6 +376,7 @@ int main(void)
     tcase_add_test(tcase, a_close_from_the_callback_is_the_last_thing_it_hears);
     tcase_add_test(tcase, several_lanes_tell_of_a_node_once);
     tcase_add_test(tcase, nodes_are_dialled_where_the_application_says);
+    tcase_add_test(tcase, nodes_behind_one_address_are_told_apart_by_their_id);
     tcase_add_test(tcase, a_translation_that_is_no_address_is_told_and_not_used);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);

@@ -452,6 +452,57 @@ START_TEST(mt_02_numbers_can_be_read_at_every_stage)
 }
 END_TEST
 
+struct onlooker {
+    pthread_t thread;
+    struct flow *flow;
+    atomic_bool *stop;
+    uint64_t looks, strange;
+};
+
+/* Whenever one looks, what is there is a number, and none that cannot be. */
+static void *read_numbers(void *context)
+{
+    struct onlooker *onlooker = context;
+    while (!atomic_load(onlooker->stop) || onlooker->looks == 0) {
+        cqlring_node_stats stats[4];
+        uint32_t count = cqlring_cluster_stats(onlooker->flow->cluster, stats, 4);
+        for (uint32_t i = 0; i < count && i < 4; i++)
+            onlooker->strange += stats[i].latency_p50_us > 120000000 || stats[i].latency_p99_us > 120000000; /* each by itself: others move meanwhile */
+        char text[16384];
+        (void)cqlring_metrics_text(onlooker->flow->runtime, text, sizeof text);
+        onlooker->strange += strstr(text, "nan") != NULL;
+        onlooker->looks++;
+    }
+    return NULL;
+}
+
+START_TEST(mt_03_numbers_are_read_by_eight_threads_while_they_change)
+{
+    struct flow flow;
+    flow_init(&flow);
+    flow.node_options.nodes = 2;
+    flow_start(&flow);
+    flow_open(&flow);
+    watch_for(&flow, watch_all_up, &flow.node_options.nodes);
+    atomic_bool stop = false;
+    struct onlooker onlookers[8];
+    for (int i = 0; i < 8; i++) {
+        onlookers[i] = (struct onlooker){.flow = &flow, .stop = &stop};
+        ck_assert_int_eq(pthread_create(&onlookers[i].thread, NULL, read_numbers, &onlookers[i]), 0);
+    }
+    cqlring_summary summary;
+    job_run(&flow, 5000, NULL, &summary);
+    ck_assert_uint_eq(summary.failed, 0);
+    atomic_store(&stop, true);
+    for (int i = 0; i < 8; i++) {
+        ck_assert_int_eq(pthread_join(onlookers[i].thread, NULL), 0);
+        ck_assert_uint_gt(onlookers[i].looks, 0);
+        ck_assert_uint_eq(onlookers[i].strange, 0);
+    }
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(mt_03_answers_within_one_tick_divide_by_nothing)
 {
     struct flow flow;
@@ -486,6 +537,7 @@ int main(void)
     tcase_add_test(tcase, the_text_is_openmetrics_and_says_what_the_structs_say);
     tcase_add_test(tcase, a_buffer_that_is_too_small_gets_the_beginning_and_the_length);
     tcase_add_test(tcase, mt_02_numbers_can_be_read_at_every_stage);
+    tcase_add_test(tcase, mt_03_numbers_are_read_by_eight_threads_while_they_change);
     tcase_add_test(tcase, mt_03_answers_within_one_tick_divide_by_nothing);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,31 @@
 
 static atomic_uint lookups, first_host = 1, host_count = 2; /* 127.0.0.first_host, … */
 
+/* A resolver that does not answer: whoever asks waits for it. */
+static pthread_mutex_t stuck_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t stuck_over = PTHREAD_COND_INITIALIZER;
+static bool stuck;
+static uint32_t stuck_count;
+
+static void stick(bool on)
+{
+    pthread_mutex_lock(&stuck_lock);
+    stuck = on;
+    pthread_cond_broadcast(&stuck_over);
+    pthread_mutex_unlock(&stuck_lock);
+}
+
 int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **found)
 {
     (void)name;
     (void)hints;
     atomic_fetch_add(&lookups, 1);
+    pthread_mutex_lock(&stuck_lock);
+    stuck_count++;
+    while (stuck)
+        pthread_cond_wait(&stuck_over, &stuck_lock);
+    stuck_count--;
+    pthread_mutex_unlock(&stuck_lock);
     *found = NULL;
     for (unsigned i = atomic_load(&host_count); i-- > 0;) {
         struct addrinfo *info = calloc(1, sizeof *info);
@@ -143,6 +164,92 @@ START_TEST(rc_02_names_are_looked_up_again_when_all_nodes_are_away)
 }
 END_TEST
 
+static bool nothing_is_left(struct flow *flow, void *unused)
+{
+    (void)flow;
+    (void)unused;
+    return cqr_mem_live_count() == 0;
+}
+
+/* In caller mode, where the open itself asks, a resolver's time-out is its own. */
+START_TEST(a_name_without_an_answer_is_given_up_after_its_time_out)
+{
+    struct flow flow;
+    start(&flow, 1);
+    if (flow.threads != CQLRING_THREADS_CALLER) {
+        stick(true);
+        flow_start(&flow);
+        flow.options.resolve_timeout_us = 50000;
+        flow.options.contact_points = "slow.example, slower.example:1";
+        cqlring_error error;
+        ck_assert_int_eq(flow_try_open(&flow, &error), CQLRING_UNREACHABLE);
+        ck_assert_msg(strstr(error.message, "contact point 1, \"slow.example\": no answer in 50 ms") != NULL, "%s", error.message);
+        ck_assert_msg(strstr(error.message, "contact point 2, \"slower.example\": no answer in 50 ms") != NULL, "%s", error.message);
+        /* the resolver comes back when everything is gone */
+        flow_ok(cqlring_runtime_destroy(flow.runtime));
+        flow.runtime = NULL;
+        node_cluster_stop(flow.node);
+        flow.node = NULL;
+        stick(false);
+        watch_for(&flow, nothing_is_left, NULL);
+    } else {
+        flow_start(&flow);
+    }
+    flow_close(&flow);
+}
+END_TEST
+
+static bool has_control(struct flow *flow, void *unused)
+{
+    (void)unused;
+    struct node_conn_info conns[16];
+    uint32_t count = node_conns(flow->node, 0, conns, 16);
+    bool found = false;
+    for (uint32_t i = 0; i < count && i < 16; i++)
+        found = found || conns[i].registered;
+    return found;
+}
+
+START_TEST(a_name_without_an_answer_keeps_nobody_from_the_others)
+{
+    struct flow flow;
+    start(&flow, 1);
+    flow_start(&flow);
+    if (flow.threads != CQLRING_THREADS_CALLER)
+        stick(true);
+    static char points[64];
+    snprintf(points, sizeof points, "slow.example:1, 127.0.0.1:%u", node_port(flow.node, 0));
+    flow.options.contact_points = points;
+    flow.options.resolve_timeout_us = 50000;
+    flow_open(&flow);
+    /* nor from the nodes that are known; and rounds that go by while the resolver thinks do not ask it again */
+    for (int i = 0; i < 3; i++) {
+        node_down(flow.node, 0, false);
+        watch_for(&flow, watch_logged, "no node takes the control connection");
+        node_up(flow.node, 0, false);
+        watch_for(&flow, has_control, NULL);
+        watch_for(&flow, watch_all_up, &(uint32_t){1});
+        watch_log_clear();
+    }
+    if (flow.threads != CQLRING_THREADS_CALLER) {
+        pthread_mutex_lock(&stuck_lock);
+        ck_assert_uint_eq(stuck_count, 1);
+        pthread_mutex_unlock(&stuck_lock);
+    }
+    cqlring_session_release(flow.session);
+    cqlring_cluster_release(flow.cluster);
+    flow.session = NULL;
+    flow.cluster = NULL;
+    flow_ok(cqlring_runtime_destroy(flow.runtime));
+    flow.runtime = NULL;
+    node_cluster_stop(flow.node);
+    flow.node = NULL;
+    stick(false);
+    watch_for(&flow, nothing_is_left, NULL);
+    flow_close(&flow);
+}
+END_TEST
+
 int main(void)
 {
     if (!secure_make())
@@ -152,6 +259,8 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, tl_all_addresses_of_a_name_are_verified_by_it);
     tcase_add_test(tcase, rc_21_a_dead_address_of_a_name_leaves_the_others);
+    tcase_add_test(tcase, a_name_without_an_answer_is_given_up_after_its_time_out);
+    tcase_add_test(tcase, a_name_without_an_answer_keeps_nobody_from_the_others);
     tcase_add_test(tcase, rc_02_names_are_looked_up_again_when_all_nodes_are_away);
     suite_add_tcase(suite, tcase);
     int status = flow_main(suite);

@@ -125,6 +125,74 @@ START_TEST(a_node_that_comes_back_knows_every_statement_before_a_row_needs_it)
 }
 END_TEST
 
+static bool all_ready(struct flow *flow, void *count)
+{
+    cqlring_connection_info connections[16];
+    return cqlring_cluster_connections(flow->cluster, connections, 16) == *(uint64_t *)count;
+}
+
+static void up_for_all(struct flow *flow, int version)
+{
+    flow_init(flow);
+    ask_record(flow);
+    flow->options.protocol_version = version;
+    flow->options.prepare_on_all = CQLRING_YES;
+    flow->node_options.nodes = 3;
+    if (flow->threads != CQLRING_THREADS_CALLER)
+        flow->runtime_options.lanes = 2; /* the one that asks does it for both */
+    flow_start(flow);
+    flow_open(flow);
+    uint64_t ready = 1 + 3 * (flow->threads != CQLRING_THREADS_CALLER ? 2 : 1);
+    watch_for(flow, all_ready, &ready);
+}
+
+/* Whichever node was asked first, each is asked once, and no row finds it unknown anywhere. */
+START_TEST(a_new_statement_goes_to_all_nodes_once_each)
+{
+    struct flow flow;
+    cqlring_prepared *select[MANY];
+    up_for_all(&flow, _i);
+    prepare_many(&flow, select, MANY);
+    uint64_t all = 2 * MANY;
+    watch_for(&flow, ahead_counted, &all);
+    for (uint32_t node = 0; node < 3; node++) {
+        ck_assert_uint_eq(prepares_at(node), MANY);
+        none_is_unknown(&flow, select, MANY, node);
+    }
+    ck_assert_uint_eq(flow_stats(&flow).reprepares, 0);
+    release_many(select, MANY);
+    flow_close(&flow);
+}
+END_TEST
+
+/* A node that does not answer, and a close in the middle, keep nobody: the statement is there with the first answer. */
+START_TEST(a_new_statement_does_not_wait_for_all_nodes)
+{
+    struct flow flow;
+    cqlring_prepared *select[20];
+    up_for_all(&flow, 5);
+    node_silence(flow.node, 2, true);
+    flow.session_options.keyspace = NULL;
+    for (int i = 0; i < 20; i++) {
+        char text[80];
+        snprintf(text, sizeof text, "SELECT v FROM ks.t WHERE k = ? LIMIT %d", i + 1);
+        cqlring_error error;
+        cqlring_status status;
+        do { /* the silent one may have been asked first: its time-out is not what is looked at here */
+            cqlring_execution how = {.struct_size = sizeof how, .timeout_us = 500000};
+            cqlring_future *future = NULL;
+            flow_ok(cqlring_prepare(flow.session, cqlring_text(text), &how, &future, &error));
+            status = ask_wait(future, &error);
+            select[i] = status == CQLRING_OK ? cqlring_future_prepared(future) : NULL;
+            cqlring_future_release(future);
+        } while (status == CQLRING_TIMEOUT);
+        ck_assert_msg(status == CQLRING_OK, "%s", error.message);
+    }
+    release_many(select, 20);
+    flow_close(&flow); /* with those to the silent node under way */
+}
+END_TEST
+
 START_TEST(a_new_node_is_told_of_the_statements_too)
 {
     struct flow flow;
@@ -513,6 +581,8 @@ int main(void)
     TCase *test = tcase_create("prepare_ahead");
     tcase_set_timeout(test, 120);
     tcase_add_loop_test(test, a_node_that_comes_back_knows_every_statement_before_a_row_needs_it, 4, 6);
+    tcase_add_loop_test(test, a_new_statement_goes_to_all_nodes_once_each, 4, 6);
+    tcase_add_test(test, a_new_statement_does_not_wait_for_all_nodes);
     tcase_add_test(test, a_new_node_is_told_of_the_statements_too);
     tcase_add_loop_test(test, ps_15_so_many_at_once_and_no_more_and_requests_go_on, 4, 6);
     tcase_add_loop_test(test, rows_that_are_faster_join_in_and_each_statement_is_still_prepared_once, 4, 6);

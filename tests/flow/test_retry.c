@@ -325,13 +325,20 @@ struct policy {
     cqlring_consistency levels[8];
     cqlring_retry_query last;
     int32_t last_code;
+    const cqlring_node *nodes[8];
+    int32_t codes[8];
+    uint64_t tags[8];
 };
 
 static cqlring_retry_decision decide(const cqlring_retry_query *query, cqlring_consistency *consistency, int64_t *delay_us, void *context)
 {
     struct policy *policy = context;
-    if (policy->calls < 8)
+    if (policy->calls < 8) {
         policy->levels[policy->calls] = query->consistency;
+        policy->nodes[policy->calls] = query->node;
+        policy->codes[policy->calls] = query->detail != NULL ? query->detail->server_code : -1;
+        policy->tags[policy->calls] = query->tag;
+    }
     policy->calls++;
     policy->last = *query;
     policy->last_code = query->detail != NULL ? query->detail->server_code : -1;
@@ -488,6 +495,39 @@ START_TEST(a_policy_that_has_no_opinion_changes_nothing)
 }
 END_TEST
 
+/* A policy that only looks has a request's history: which nodes were tried, in what order, and what each said. */
+START_TEST(every_attempt_of_a_request_is_told_with_its_node_and_its_reason)
+{
+    struct policy policy = {.decision = CQLRING_DECIDE_USUAL};
+    struct stage stage;
+    policy_begin(&stage, &policy);
+    flow_fault(&stage.flow, "error:code=0x1001,opcode=EXECUTE,times=1");
+    flow_fault(&stage.flow, "close:opcode=EXECUTE,times=1");
+    ask_record_clear();
+    cqlring_execution how = {.struct_size = sizeof how, .idempotent = CQLRING_YES};
+    cqlring_bytes values[] = {flow_bigint(1), {"x", 1}};
+    cqlring_request request = {.session = stage.flow.session, .prepared = stage.insert, .values = values, .value_count = 2, .execution = &how, .tag = 4711};
+    cqlring_future *future;
+    flow_ok(cqlring_execute(&request, &future, NULL));
+    flow_ok(ask_wait(future, NULL));
+    const cqlring_completion *completion = cqlring_future_completion(future);
+    ck_assert_uint_eq(completion->attempts, 3);
+    ck_assert_uint_eq(policy.calls, 2);
+    ck_assert_uint_eq(ask_seen_count(OPCODE_EXECUTE), 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        cqlring_node_info info;
+        cqlring_node_describe(i < 2 ? policy.nodes[i] : completion->node, &info);
+        ck_assert_str_eq(info.address, ask_address(&stage.flow, ask_seen_at(OPCODE_EXECUTE, i).node));
+    }
+    ck_assert(policy.nodes[0] != policy.nodes[1] && policy.nodes[1] != completion->node);
+    ck_assert(policy.codes[0] == 0x1001 && policy.codes[1] == -1);
+    ck_assert_int_eq(policy.last.status, CQLRING_LOST);
+    ck_assert(policy.tags[0] == 4711 && policy.tags[1] == 4711);
+    cqlring_future_release(future);
+    stage_close(&stage);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("retry");
@@ -502,6 +542,7 @@ int main(void)
     tcase_add_loop_test(tcase, rt_05_ignored_is_a_success_without_a_result, 0, 2);
     tcase_add_test(tcase, pg_07_an_ignored_first_page_is_empty);
     tcase_add_test(tcase, a_policy_may_refuse_wait_and_go_beyond_the_usual);
+    tcase_add_test(tcase, every_attempt_of_a_request_is_told_with_its_node_and_its_reason);
     tcase_add_test(tcase, a_policy_that_has_no_opinion_changes_nothing);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);

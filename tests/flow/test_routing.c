@@ -515,6 +515,53 @@ START_TEST(tk_10_a_row_without_a_whole_key_has_no_route)
 }
 END_TEST
 
+START_TEST(the_size_of_a_request_is_known_before_it_is_sent)
+{
+    for (int32_t version = 4; version <= 5; version++) {
+        struct flow flow;
+        flow_init(&flow);
+        flow.options.protocol_version = version;
+        ask_record(&flow);
+        flow_start(&flow);
+        flow_open(&flow);
+        cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT), *select = flow_prepare(&flow, FLOW_SELECT), *all = flow_prepare(&flow, "SELECT k FROM ks.t");
+        static uint8_t blob[70000];
+        cqlring_batch_child children[4];
+        cqlring_bytes values[4][2];
+        uint64_t sum = 0;
+        for (uint32_t i = 0; i < 4; i++) {
+            static const int32_t sizes[] = {0, 7, sizeof blob, CQLRING_NULL};
+            values[i][0] = flow_bigint(i);
+            values[i][1] = (cqlring_bytes){blob, sizes[i]};
+            cqlring_route route;
+            flow_ok(cqlring_route_of(insert, values[i], 2, &route, NULL));
+            flow_ok(ask_prepared(&flow, insert, values[i], 2, NULL, NULL, NULL));
+            ck_assert_uint_eq(route.request_size, ask_seen(OPCODE_EXECUTE).body_size + 9);
+            children[i] = (cqlring_batch_child){.prepared = insert, .values = values[i], .value_count = 2};
+            sum += route.batch_size;
+        }
+        cqlring_route route;
+        flow_ok(cqlring_route_of(select, values[1], 1, &route, NULL));
+        flow_ok(ask_prepared(&flow, select, values[1], 1, NULL, NULL, NULL));
+        ck_assert_uint_eq(route.request_size, ask_seen(OPCODE_EXECUTE).body_size + 9);
+        ck_assert_int_eq(cqlring_route_of(all, NULL, 0, &route, NULL), CQLRING_INVALID); /* goes to no partition, and has a size */
+        flow_ok(ask_prepared(&flow, all, NULL, 0, NULL, NULL, NULL));
+        ck_assert_uint_eq(route.request_size, ask_seen(OPCODE_EXECUTE).body_size + 9);
+
+        const cqlring_batch batch = {.kind = CQLRING_BATCH_UNLOGGED, .children = children, .count = 4};
+        cqlring_request request = {.session = flow.session, .batch = &batch};
+        (void)cqlring_execute_sync(&request, NULL, NULL); /* it may be too large for the node: its size is what we want */
+        uint64_t size = ask_seen(OPCODE_BATCH).body_size + 9;
+        ck_assert_uint_gt(size, sum);
+        ck_assert_uint_le(size, sum + CQLRING_BATCH_HEAD_MAX);
+        cqlring_prepared_release(insert);
+        cqlring_prepared_release(select);
+        cqlring_prepared_release(all);
+        flow_close(&flow);
+    }
+}
+END_TEST
+
 /* ---- batches ---- */
 
 static bool holds(const cqlring_route *route, const cqlring_node *node)
@@ -628,6 +675,7 @@ int main(void)
     tcase_add_test(tcase, an_applications_plan_is_followed_and_a_bad_one_is_counted);
     tcase_add_test(tcase, tk_04_the_route_of_a_row_is_that_of_the_server_whatever_the_strategy);
     tcase_add_test(tcase, tk_10_a_row_without_a_whole_key_has_no_route);
+    tcase_add_test(tcase, the_size_of_a_request_is_known_before_it_is_sent);
     tcase_add_test(tcase, bt_07_a_batch_of_several_partitions_goes_to_the_replica_they_share);
     tcase_add_test(tcase, lw_06_a_batch_with_a_condition_goes_to_one_node_whatever_its_order);
     suite_add_tcase(suite, tcase);

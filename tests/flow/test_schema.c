@@ -342,7 +342,7 @@ END_TEST
 
 START_TEST(sc_04_many_tables_are_read_in_pages)
 {
-    enum { TABLES = 700 };
+    enum { TABLES = 5000, ROWS = 20000 };
     struct flow flow;
     start(&flow, 1);
     for (int i = 0; i < TABLES; i++) {
@@ -351,7 +351,18 @@ START_TEST(sc_04_many_tables_are_read_in_pages)
         ck_assert_int_eq(node_cql(flow.node, cql, NULL, message, sizeof message), 0);
     }
     flow_open(&flow);
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    struct flow_rows rows;
+    struct flow_sink sink;
+    flow_rows_init(&rows, ROWS, 8);
+    flow_sink_init(&sink, ROWS);
+    cqlring_future *job = flow_job(&flow, insert, &rows, &sink, NULL);
     cqlring_schema *schema = read_schema(&flow);
+    flow_ok(ask_end(job, NULL)); /* rows went on */
+    ck_assert_uint_eq(sink.ok, ROWS);
+    flow_rows_fini(&rows);
+    flow_sink_fini(&sink);
+    cqlring_prepared_release(insert);
     const cqlring_schema_keyspace *ks = cqlring_schema_find_keyspace(schema, "ks");
     ck_assert_uint_eq(ks->table_count, TABLES + 1);
     for (int i = 0; i < TABLES; i++) {

@@ -339,11 +339,12 @@ START_TEST(sh_09_connections_close_at_random_under_many_threads)
     begin(&flow, 2, 4);
     open_covered(&flow, 2, 4);
     struct storm storm = {.flow = &flow, .insert = flow_prepare(&flow, FLOW_INSERT)};
-    pthread_t threads[8];
-    for (int i = 0; i < 8; i++)
+    enum { THREADS = 16 };
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, storm_thread, &storm), 0);
     uint64_t random = 88172645463325252u;
-    for (int round = 0, rounds = getenv("CQLRING_LONG") != NULL ? 6000 : 60; round < rounds; round++) {
+    for (int round = 0, rounds = getenv("CQLRING_LONG") != NULL ? 12000 : 200; round < rounds; round++) {
         struct node_conn_info conns[64];
         uint32_t count = node_conns(flow.node, NODE_ALL, conns, 64);
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
@@ -352,7 +353,7 @@ START_TEST(sh_09_connections_close_at_random_under_many_threads)
         watch_pass(&flow, 5);
     }
     atomic_store(&storm.stop, true);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < THREADS; i++)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     ck_assert_uint_gt(atomic_load(&storm.good), 0);
     cqlring_prepared_release(storm.insert);

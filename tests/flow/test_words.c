@@ -339,6 +339,15 @@ START_TEST(options_out_of_range_are_told_with_name_value_and_what_is_allowed)
     CLUSTER(reconnect_max_us, -1, "0 for the default");
     CLUSTER(heartbeat_us, -2, "-1 for never");
     CLUSTER(suspect_after_us, -7, "-1 for never");
+    CLUSTER(resolve_timeout_us, -2, "-1 for never");
+    CLUSTER(tcp_keepalive_us, 999999, "1000000");
+    CLUSTER(tcp_keepalive_us, 32768000000, "32767000000");
+    CLUSTER(socket_send_size, 4095, "4096");
+    CLUSTER(socket_receive_size, 1073741825, "1073741824");
+    CLUSTER(prepare_on_all, 6, "DEFAULT, NO or YES");
+    CLUSTER(tcp_nodelay, 7, "DEFAULT, NO or YES");
+    CLUSTER(tcp_keepalive, 8, "DEFAULT, NO or YES");
+    CLUSTER(report_configuration, 9, "DEFAULT, NO or YES");
     CLUSTER(frame_size_max, 4095, "4096");
     CLUSTER(request_size_max, 268435457, "268435456");
     CLUSTER(inflight_per_connection, 16385, "16384");

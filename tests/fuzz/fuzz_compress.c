@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* LZ4 blocks and bodies. The first byte says what the rest is: 0 a body, 1 a raw block behind a
-   big-endian short that claims its size, 2 anything, to be compressed and to come back. */
+   big-endian short that claims its size, 2 anything, to be compressed and to come back; 3 a body of
+   Snappy, 4 as 2, by Snappy. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,19 +21,19 @@ static void *room(size_t size)
     return memory;
 }
 
-static void come_back(const uint8_t *data, uint32_t size)
+static void come_back(enum compression how, const uint8_t *data, uint32_t size)
 {
     static struct compress_state *state;
     if (state == NULL)
         state = cqr_compress_state_create();
-    uint32_t bound = cqr_compress_bound(size) + 4;
+    uint32_t bound = how == COMPRESSION_LZ4 ? cqr_compress_bound(size) + 4 : size + size / 6 + 32;
     uint8_t *target = room(bound);
     uint8_t *back = room(size);
     for (uint32_t capacity = bound; capacity > 0; capacity /= 2) {
-        uint32_t written = cqr_lz4_compress_body(state, data, size, target, capacity);
+        uint32_t written = cqr_body_compress(how, state, data, size, target, capacity);
         if (written > capacity || (written == 0 && capacity == bound))
             abort();
-        if (written > 0 && (cqr_lz4_decompress_body(target, written, back, size) != CQLRING_OK ||
+        if (written > 0 && (cqr_body_decompress(how, target, written, back, size) != CQLRING_OK ||
                             (size > 0 && memcmp(back, data, size) != 0)))
             abort();
     }
@@ -49,12 +50,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint32_t claimed;
     switch (data[0]) {
     case 0:
-        if (cqr_lz4_body_size(rest, rest_size, BODY_MAX, &claimed) == CQLRING_OK) {
+    case 3: {
+        enum compression how = data[0] == 0 ? COMPRESSION_LZ4 : COMPRESSION_SNAPPY;
+        if (cqr_body_size(how, rest, rest_size, BODY_MAX, &claimed) == CQLRING_OK) {
             uint8_t *target = room(claimed);
-            (void)cqr_lz4_decompress_body(rest, rest_size, target, claimed);
+            (void)cqr_body_decompress(how, rest, rest_size, target, claimed);
             free(target);
         }
         break;
+    }
     case 1:
         if (rest_size >= 2) {
             claimed = cqr_load_u16(rest);
@@ -63,7 +67,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             free(target);
         }
         break;
-    case 2: come_back(rest, rest_size); break;
+    case 2: come_back(COMPRESSION_LZ4, rest, rest_size); break;
+    case 4: come_back(COMPRESSION_SNAPPY, rest, rest_size); break;
     default: break;
     }
     return 0;

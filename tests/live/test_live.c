@@ -441,6 +441,25 @@ static void test_nodes(cqlring_session *session)
     cqlring_cluster_release(cluster);
 }
 
+/* What an operator sees of us: one of our connections has told the options in force, all have told the same id. */
+static void test_told(cqlring_session *session)
+{
+    cqlring_result *result = live_query(session, "SELECT client_options['DRIVER_CONFIG'], client_options['CLIENT_ID'] FROM system_views.clients");
+    cqlring_bytes cells[2 * 64];
+    cqlring_error error;
+    uint32_t count = 0, reports = 0, ids = 0;
+    if (result == NULL || !live_ok(cqlring_result_rows(result, 0, cells, 64, &count, &error), &error, "read the clients"))
+        count = 0;
+    for (uint32_t row = 0; row < count; ++row) {
+        cqlring_bytes report = cells[2 * row], id = cells[2 * row + 1];
+        reports += report.size > 20 && memcmp(report.data, "{\"version\":1,", 13) == 0 && memchr(report.data, '}', (size_t)report.size) != NULL;
+        ids += id.size == 36;
+    }
+    (void)live_check(reports >= 1, "the server has been told the options in force");
+    (void)live_check(ids > reports, "the server has been told an id on every connection");
+    cqlring_result_release(result);
+}
+
 /* --- TLS and credentials ------------------------------------------------------------------------------------------ */
 
 static void expect_open(const char *name, const cqlring_cluster_options *options, cqlring_status wanted)
@@ -545,6 +564,7 @@ static const struct {
     {"jobs", test_jobs},
     {"queue", test_queue},
     {"nodes", test_nodes},
+    {"what is told", test_told},
     {"use is refused", test_use_is_refused},
 };
 
@@ -586,9 +606,11 @@ int main(void)
         {5, CQLRING_COMPRESSION_LZ4},
         {4, CQLRING_COMPRESSION_NONE},
         {4, CQLRING_COMPRESSION_LZ4},
+        {4, CQLRING_COMPRESSION_SNAPPY},
     };
-    for (unsigned i = 0; i < 4; ++i)
-        run_in(&ways[i], ways[i].compression == CQLRING_COMPRESSION_LZ4 ? "LZ4" : "no compression");
+    static const char *const names[] = {"no compression", "LZ4", "Snappy"};
+    for (unsigned i = 0; i < sizeof ways / sizeof ways[0]; ++i)
+        run_in(&ways[i], names[ways[i].compression]);
     for (unsigned i = 0; is_wanted("types") && i < 4; i += 2)
         live_types(&ways[i]);
     if (is_wanted("tls") && live.tls_ca != NULL)

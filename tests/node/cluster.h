@@ -75,7 +75,7 @@ struct node_cluster {
     struct pending_event *events, **events_tail;
     struct startup_option {
         char key[48];
-        char value[128];
+        char value[1280];
     } last_startup[16];
     uint32_t last_startup_count;
     uint64_t random;
@@ -117,6 +117,7 @@ struct node_conn {
     enum conn_state state;
     struct dialect dialect; /* version 0 until the first envelope */
     bool lz4;
+    enum compression packs; /* of v4 bodies */
     bool framed_in, framed_out;
     bool closing; /* no more input is looked at; close when the output is gone */
     bool closed;  /* close at once */

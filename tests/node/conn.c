@@ -85,16 +85,15 @@ static void take_envelope(struct node_conn *conn, const struct frame_header *hea
     if (compressed) {
         uint32_t size;
         ++conn_counters(conn)->compressed_in;
-        if (!conn->lz4 ||
-            cqr_lz4_body_size(body, header->body_size, conn->cluster->options.frame_size_max,
-                              &size) != CQLRING_OK) {
+        if (cqr_body_size(conn->packs, body, header->body_size,
+                          conn->cluster->options.frame_size_max, &size) != CQLRING_OK) {
             node_reply_error(conn, header->stream, ERROR_PROTOCOL,
                              "Compressed frame without, or with a wrong, compression");
             conn->closing = true;
             return;
         }
         uint8_t *target = scratch_room(conn->cluster, (size_t)size + 1);
-        if (cqr_lz4_decompress_body(body, header->body_size, target, size) != CQLRING_OK) {
+        if (cqr_body_decompress(conn->packs, body, header->body_size, target, size) != CQLRING_OK) {
             node_reply_error(conn, header->stream, ERROR_PROTOCOL,
                              "Compressed frame that cannot be read");
             conn->closing = true;

@@ -24,12 +24,12 @@ void node_reply_end(struct node_conn *conn)
 {
     struct out *reply = &conn->reply;
     uint32_t size = (uint32_t)(reply->size - PROTO_HEADER_SIZE);
-    if (conn->lz4 && conn->dialect.version < PROTO_V5 && size >= 64 &&
+    if (conn->packs != COMPRESSION_NONE && conn->dialect.version < PROTO_V5 && size >= 64 &&
         reply->data[4] != OPCODE_SUPPORTED) {
         uint32_t bound = cqr_compress_bound(size) + 4;
         uint8_t *packed = node_alloc(bound);
-        uint32_t packed_size = cqr_lz4_compress_body(
-            conn->cluster->compressor, reply->data + PROTO_HEADER_SIZE, size, packed, bound);
+        uint32_t packed_size = cqr_body_compress(
+            conn->packs, conn->cluster->compressor, reply->data + PROTO_HEADER_SIZE, size, packed, bound);
         if (packed_size > 0) {
             reply->size = PROTO_HEADER_SIZE;
             out_raw(reply, packed, packed_size);
@@ -348,6 +348,10 @@ static void handle_startup(struct node_conn *conn, struct hand *hand)
     if (compression != NULL && node_slice_is_nocase(slice_text(compression->value), "lz4") &&
         !conn->cluster->options.no_lz4) {
         conn->lz4 = true;
+        conn->packs = COMPRESSION_LZ4;
+    } else if (compression != NULL && node_slice_is_nocase(slice_text(compression->value), "snappy") &&
+               conn->cluster->options.snappy_listed && conn->dialect.version < PROTO_V5) {
+        conn->packs = COMPRESSION_SNAPPY;
     } else if (compression != NULL && compression->value[0] != 0) {
         char message[200];
         (void)snprintf(message, sizeof message, "Unknown compression algorithm: %s",

@@ -88,7 +88,7 @@ struct node_options {
     uint8_t version_min; /* 3; 5 refuses v4 */
     enum node_refusal refusal;
     bool no_lz4;        /* COMPRESSION lists nothing */
-    bool snappy_listed; /* COMPRESSION also lists snappy (which is then refused) */
+    bool snappy_listed; /* COMPRESSION also lists snappy, for v4 */
 
     enum node_mode mode;
     uint32_t trickle;  /* a write of its own after every k replies; 0: one write per read */

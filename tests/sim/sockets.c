@@ -19,9 +19,10 @@ static struct link *link_of(int fd)
     return link;
 }
 
-static int sim_connect(struct net *self, const struct address *address, uint16_t local_port)
+static int sim_connect(struct net *self, const struct address *address, uint16_t local_port, const struct socket_options *options)
 {
     (void)self;
+    (void)options;
     network_counts.connects++;
     world.activity++;
     if (sim.no_sockets_us > world.now_us)

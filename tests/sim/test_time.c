@@ -283,6 +283,31 @@ START_TEST(reconnects_back_off_from_50_ms_to_10_s)
 END_TEST
 
 /* Short as their lives are, they answered: the node is well. Back-offs that grow would let rows wait for nothing. */
+/* A drained node: what it accepts it closes at once. A minute of that is a handful of connects and as little work. */
+START_TEST(rc_24_a_node_that_closes_what_it_accepts_is_left_in_peace_for_a_minute)
+{
+    begin(1);
+    up();
+    char message[200];
+    uint32_t fault = node_fault_parse(stage.nodes, "accept-close", message, sizeof message);
+    ck_assert_msg(fault != 0, "%s", message);
+    network_crash(0, 1000);
+    uint64_t connects = network_counts.connects;
+    cqlring_stats before = {.struct_size = sizeof before}, after = before;
+    cqlring_runtime_stats(stage.runtime, &before);
+    stage_run_for(&stage, 60000000);
+    cqlring_runtime_stats(stage.runtime, &after);
+    uint64_t attempts = network_counts.connects - connects;
+    within((int64_t)attempts, 2 * 9, 2 * 16); /* two links: at once, 50 ms doubling to 10 s */
+    ck_assert_uint_le(after.submitter_turns - before.submitter_turns, 20 * attempts + 20);
+    ck_assert_uint_le(after.reactor_turns - before.reactor_turns, 20 * attempts + 20);
+    node_fault_remove(stage.nodes, fault);
+    stage_run_for(&stage, 12000000);
+    ck_assert_uint_eq(network_links(NODE_ALL), 2);
+    down();
+}
+END_TEST
+
 START_TEST(connections_that_answered_come_back_after_the_shortest_wait_however_often_they_are_lost)
 {
     begin(1);
@@ -529,6 +554,7 @@ int main(void)
     tcase_add_test(tcase, a_request_times_out_at_its_time_and_not_before);
     tcase_add_test(tcase, an_attempt_times_out_and_another_node_answers);
     tcase_add_test(tcase, reconnects_back_off_from_50_ms_to_10_s);
+    tcase_add_test(tcase, rc_24_a_node_that_closes_what_it_accepts_is_left_in_peace_for_a_minute);
     tcase_add_test(tcase,
                    connections_that_answered_come_back_after_the_shortest_wait_however_often_they_are_lost);
     tcase_add_test(tcase, pools_are_filled_a_few_connections_at_a_time);

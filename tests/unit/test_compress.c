@@ -22,6 +22,31 @@ static void fill_words(uint8_t *data, uint32_t size)
         data[i] = (uint8_t) "INSERT INTO ks.t (a, b, c) VALUES (?, ?, ?)"[i % 43];
 }
 
+/* In memory of the very size, so that a sanitizer sees a byte too many. */
+static void check_snappy(struct compress_state *state, const uint8_t *source, uint32_t size)
+{
+    uint32_t capacity = size + size / 6 + 32, claimed = 0;
+    uint8_t *compressed = malloc(capacity), *back = malloc(size > 0 ? size : 1);
+    uint32_t written = cqr_body_compress(COMPRESSION_SNAPPY, state, source, size, compressed, capacity);
+    ck_assert_uint_gt(written, 0);
+    compressed = realloc(compressed, written);
+    ck_assert_int_eq(cqr_body_size(COMPRESSION_SNAPPY, compressed, written, size, &claimed), CQLRING_OK);
+    ck_assert_uint_eq(claimed, size);
+    ck_assert_int_eq(cqr_body_decompress(COMPRESSION_SNAPPY, compressed, written, back, size), CQLRING_OK);
+    ck_assert(size == 0 || memcmp(back, source, size) == 0);
+    ck_assert_int_eq(cqr_body_decompress(COMPRESSION_SNAPPY, compressed, written - 1, back, size), CQLRING_PROTOCOL);
+    ck_assert_int_eq(cqr_body_decompress(COMPRESSION_SNAPPY, compressed, written, back, size + 1), CQLRING_PROTOCOL);
+    if (size > 0)
+        ck_assert_int_eq(cqr_body_size(COMPRESSION_SNAPPY, compressed, written, size - 1, &claimed), CQLRING_TOO_LARGE);
+    for (uint32_t less = 1; less < written && less < 200; less++) { /* less than it takes is not enough */
+        uint8_t *room = malloc(less);
+        ck_assert_uint_eq(cqr_body_compress(COMPRESSION_SNAPPY, state, source, size, room, less), 0);
+        free(room);
+    }
+    free(compressed);
+    free(back);
+}
+
 static void check_round_trip(struct compress_state *state, const uint8_t *source, uint32_t size)
 {
     uint32_t capacity = cqr_compress_bound(size) + 4;
@@ -40,6 +65,7 @@ static void check_round_trip(struct compress_state *state, const uint8_t *source
     ck_assert(size == 0 || memcmp(back, source, size) == 0);
     free(compressed);
     free(back);
+    check_snappy(state, source, size);
 }
 
 /* One state for all of them: no block may depend on one before it. */
@@ -132,6 +158,8 @@ START_TEST(a_claimed_length_is_checked_before_it_is_believed)
     uint32_t size = 0;
     cqr_store_u32(body, 1001);
     ck_assert_int_eq(cqr_lz4_body_size(body, sizeof body, 1000, &size), CQLRING_TOO_LARGE);
+    ck_assert_uint_eq(size, 1001); /* what it would be */
+    size = 0;
     cqr_store_u32(body, 0x80000000);
     ck_assert_int_eq(cqr_lz4_body_size(body, sizeof body, UINT32_MAX, &size), CQLRING_PROTOCOL);
     /* 4 bytes of LZ4 cannot make this much */
@@ -170,11 +198,62 @@ START_TEST(a_state_that_cannot_be_made_is_null)
 }
 END_TEST
 
+/* What a server could send and no compressor of ours makes: every kind of tag, and each of them wrong. */
+START_TEST(snappys_elements_are_read_and_none_is_believed)
+{
+    static const struct {
+        const char *bytes;
+        uint32_t size;
+        const char *text; /* NULL: refused */
+    } cases[] = {
+        {"\x00", 1, ""},
+        {"\x03\x08" "abc", 5, "abc"},
+        {"\x03\xF0\x02" "abc", 6, "abc"},                 /* length in one byte, two, three, four */
+        {"\x03\xF4\x02\x00" "abc", 7, "abc"},
+        {"\x03\xF8\x02\x00\x00" "abc", 8, "abc"},
+        {"\x03\xFC\x02\x00\x00\x00" "abc", 9, "abc"},
+        {"\x07\x08" "abc\x01\x03", 7, "abcabca"},        /* copies with 11, 16 and 32 bits of offset */
+        {"\x06\x08" "abc\x0A\x03\x00", 8, "abcabc"},
+        {"\x06\x08" "abc\x0B\x03\x00\x00\x00", 10, "abcabc"},
+        {"\x07\x00" "a\x16\x01\x00", 6, "aaaaaaa"},      /* into what it writes */
+        {"\x06\x08" "abc\x0A\x04\x00", 8, NULL},          /* before the beginning */
+        {"\x06\x08" "abc\x0A\x00\x00", 8, NULL},          /* from nowhere */
+        {"\x05\x08" "abc\x0A\x03\x00", 8, NULL},          /* more than was claimed */
+        {"\x07\x08" "abc\x0A\x03\x00", 8, NULL},          /* less */
+        {"\x03\x08" "ab", 4, NULL},                        /* cut */
+        {"\x03\xFC\xFF\xFF\xFF\xFF" "abc", 9, NULL},      /* 4 GiB */
+        {"\x03\xF0", 2, NULL},
+        {"\x83\x80\x80\x80\x80\x00", 6, NULL},            /* a length without an end */
+        {"\xFF\xFF\xFF\xFF\x7F", 5, NULL},
+        {"", 0, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint8_t *exact = malloc(cases[i].size > 0 ? cases[i].size : 1);
+        memcpy(exact, cases[i].bytes, cases[i].size);
+        uint32_t size = 0;
+        cqlring_status status = cqr_body_size(COMPRESSION_SNAPPY, exact, cases[i].size, 1000, &size);
+        if (status == CQLRING_OK) {
+            uint8_t *back = malloc(size > 0 ? size : 1);
+            status = cqr_body_decompress(COMPRESSION_SNAPPY, exact, cases[i].size, back, size);
+            if (cases[i].text != NULL)
+                ck_assert_msg(status == CQLRING_OK && size == strlen(cases[i].text) && memcmp(back, cases[i].text, size) == 0, "case %zu", i);
+            free(back);
+        }
+        ck_assert_msg((status == CQLRING_OK) == (cases[i].text != NULL), "case %zu", i);
+        free(exact);
+    }
+    uint32_t size;
+    ck_assert_int_eq(cqr_body_size(COMPRESSION_NONE, "\x00", 1, 1000, &size), CQLRING_PROTOCOL);
+    ck_assert_int_eq(cqr_body_size(COMPRESSION_SNAPPY, "\xE8\x07" "a", 3, 1000, &size), CQLRING_PROTOCOL); /* one byte that makes 1000 */
+}
+END_TEST
+
 int main(void)
 {
     TCase *test = tcase_create("compress");
     tcase_set_timeout(test, 60);
     tcase_add_test(test, whatever_is_compressed_comes_back);
+    tcase_add_test(test, snappys_elements_are_read_and_none_is_believed);
     tcase_add_test(test, cp_03_ten_megabytes_of_zeros_come_back);
     tcase_add_test(test, a_compressor_goes_on_after_what_did_not_fit);
     tcase_add_test(test, the_bound_is_never_exceeded);

@@ -21,6 +21,8 @@
 #include "driver/fork.h"
 #include "driver/net.h"
 
+static const struct socket_options socket_defaults = {.keepalive = true};
+
 /* --- addresses ------------------------------------------------------------------------------------------------ */
 
 static void check_literal(const char *host, uint16_t port, const char *expected)
@@ -155,7 +157,7 @@ static void converse(const char *host)
     struct net *net = cqr_net_system();
     struct address address;
     int server = listener(&address, host);
-    int fd = net->call->connect(net, &address, 0);
+    int fd = net->call->connect(net, &address, 0, &socket_defaults);
     ck_assert_int_ge(fd, 0);
     ck_assert(fcntl(fd, F_GETFD) & FD_CLOEXEC);
     ck_assert(fcntl(fd, F_GETFL) & O_NONBLOCK);
@@ -215,14 +217,14 @@ START_TEST(refused_connection_says_why)
     struct address address;
     int server = listener(&address, "127.0.0.1");
     ck_assert_int_eq(close(server), 0);
-    int fd = net->call->connect(net, &address, 0);
+    int fd = net->call->connect(net, &address, 0, &socket_defaults);
     ck_assert_int_ge(fd,
                      0); /* loopback may refuse at once, but for non-blocking sockets tells later */
     await(fd, POLLOUT);
     ck_assert_int_eq(net->call->connect_result(net, fd), -ECONNREFUSED);
     net->call->close(net, fd);
     ck_assert(cqr_address_from_literal(&address, "/tmp/cqlring-no-such-socket", 0));
-    ck_assert_int_eq(net->call->connect(net, &address, 0), -ENOENT);
+    ck_assert_int_eq(net->call->connect(net, &address, 0, &socket_defaults), -ENOENT);
 }
 END_TEST
 
@@ -235,7 +237,7 @@ START_TEST(connect_under_way_is_in_progress)
     ck_assert_int_eq(listen(server, 0), 0);
     int fds[8], last = -1;
     for (int i = 0; i < 8; ++i) {
-        fds[i] = net->call->connect(net, &address, 0);
+        fds[i] = net->call->connect(net, &address, 0, &socket_defaults);
         ck_assert_int_ge(fds[i], 0);
         last = net->call->connect_result(net, fds[i]);
     }
@@ -253,12 +255,12 @@ START_TEST(local_port_is_the_one_asked_for)
     int server = listener(&address, "127.0.0.1");
     int port = 0, fd = -1;
     for (port = 21000; port < 21200 && fd < 0; ++port)
-        fd = net->call->connect(net, &address, (uint16_t)port);
+        fd = net->call->connect(net, &address, (uint16_t)port, &socket_defaults);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&local.storage, &local.size), 0);
     ck_assert_int_eq(ntohs(((struct sockaddr_in *)&local.storage)->sin_port), port - 1);
     /* A second one from the same port to the same server cannot be; it says so and leaves no descriptor behind. */
-    int second = net->call->connect(net, &address, (uint16_t)(port - 1));
+    int second = net->call->connect(net, &address, (uint16_t)(port - 1), &socket_defaults);
     ck_assert_int_lt(second, 0);
     net->call->close(net, fd);
     ck_assert_int_eq(close(server), 0);
@@ -273,7 +275,7 @@ START_TEST(connection_to_itself_is_a_refused_one)
     int fd = -1;
     for (uint16_t port = 21300; port < 21400 && fd < 0; ++port) {
         ck_assert(cqr_address_from_literal(&address, "127.0.0.1", port));
-        fd = net->call->connect(net, &address, port);
+        fd = net->call->connect(net, &address, port, &socket_defaults);
     }
     ck_assert_int_ge(fd, 0);
     await(fd, POLLOUT);
@@ -316,7 +318,7 @@ START_TEST(signals_are_no_errors)
     int server = listener(&address, "127.0.0.1");
     static char bytes[65536];
     for (int round = 0; round < 100000 && (round < 200 || atomic_load(&ticks) < 50); ++round) {
-        int fd = net->call->connect(net, &address, 0);
+        int fd = net->call->connect(net, &address, 0, &socket_defaults);
         ck_assert_int_ge(fd, 0);
         await(fd, POLLOUT);
         ck_assert_int_eq(net->call->connect_result(net, fd), 0);
@@ -345,7 +347,7 @@ START_TEST(forked_child_holds_none_of_our_descriptors)
     int server = listener(&address, "127.0.0.1");
     ck_assert_int_eq(cqr_fork_watch(), CQLRING_OK);
     unsigned generation = cqr_fork_generation();
-    int first = net->call->connect(net, &address, 0), second = net->call->connect(net, &address, 0);
+    int first = net->call->connect(net, &address, 0, &socket_defaults), second = net->call->connect(net, &address, 0, &socket_defaults);
     int foreign = dup(2);
     ck_assert(first >= 0 && second >= 0 && foreign >= 0);
     net->call->close(net, second);
@@ -356,7 +358,7 @@ START_TEST(forked_child_holds_none_of_our_descriptors)
         bool good = fcntl(first, F_GETFD) < 0 && errno == EBADF && fcntl(foreign, F_GETFD) >= 0 &&
                     fcntl(reused, F_GETFD) >= 0 && cqr_fork_generation() == generation + 1;
         /* The child may use the library on its own, and be forked again. */
-        int own = net->call->connect(net, &address, 0);
+        int own = net->call->connect(net, &address, 0, &socket_defaults);
         good = good && own >= 0;
         pid_t grandchild = fork();
         if (grandchild == 0)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "serialize/value.h"
 
@@ -158,12 +159,76 @@ START_TEST(utf8_is_checked_strictly)
 }
 END_TEST
 
+/* TY-22: nobody scales what is given for a timestamp. */
+START_TEST(ty_22_a_plain_integer_for_a_timestamp_is_its_milliseconds)
+{
+    static const struct {
+        int64_t given;
+        const char *bytes;
+    } cases[] = {{1, "\0\0\0\0\0\0\0\1"},
+                 {-1, "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF"},
+                 {INT64_C(1700000000123), "\0\0\x01\x8B\xCF\xE5\x68\x7B"},
+                 {INT64_MIN, "\x80\0\0\0\0\0\0\0"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint8_t room[8];
+        cqlring_writer writer;
+        cqlring_bytes cell;
+        int64_t back = 0;
+        cqlring_writer_init(&writer, room, sizeof room);
+        cqlring_put_int(&writer, cases[i].given, 8);
+        ck_assert_int_eq(cqlring_writer_take(&writer, &cell, NULL), CQLRING_OK);
+        ck_assert_int_eq(cell.size, 8);
+        ck_assert_mem_eq(cell.data, cases[i].bytes, 8);
+        ck_assert_int_eq(cqlring_get_int(cell, 8, &back), CQLRING_OK);
+        ck_assert_int_eq(back, cases[i].given);
+    }
+}
+END_TEST
+
+/* TY-23: whatever the zone of the process, and on both sides of its clock changes, a time is the same bytes and the same day. */
+START_TEST(ty_23_no_time_depends_on_the_zone_of_the_process)
+{
+    static const char *const zones[] = {"UTC0", "IST-5:30", "CET-1CEST,M3.5.0,M10.5.0/3", "EST5EDT,M3.2.0,M11.1.0", "XXX+14"};
+    /* 2023-10-29 00:30 and 01:30 UTC are both 02:30 in Berlin */
+    static const int64_t times_ms[] = {0, -1, INT64_C(1698539400000), INT64_C(1698543000000), INT64_C(253402300799999)};
+    enum { ZONES = sizeof zones / sizeof zones[0], TIMES = sizeof times_ms / sizeof times_ms[0] };
+    static char seen[ZONES][TIMES][200];
+    for (size_t zone = 0; zone < ZONES; zone++) {
+        ck_assert_int_eq(setenv("TZ", zones[zone], 1), 0);
+        tzset();
+        for (size_t i = 0; i < TIMES; i++) {
+            uint8_t room[8], uuid[16];
+            cqlring_writer writer;
+            cqlring_bytes cell;
+            int64_t back = 0, ticks = 0;
+            cqlring_writer_init(&writer, room, sizeof room);
+            cqlring_put_int(&writer, times_ms[i], 8);
+            ck_assert_int_eq(cqlring_writer_take(&writer, &cell, NULL), CQLRING_OK);
+            ck_assert_int_eq(cqlring_get_int(cell, 8, &back), CQLRING_OK);
+            ck_assert_int_eq(cqlring_uuid_bound(times_ms[i] % INT64_C(100000000000000) * 10000, false, uuid), CQLRING_OK);
+            ck_assert_int_eq(cqlring_uuid_time(uuid, &ticks), CQLRING_OK);
+            ck_assert_int_eq(ticks, times_ms[i] % INT64_C(100000000000000) * 10000);
+            char text[37];
+            cqlring_uuid_format(uuid, text);
+            int64_t days = times_ms[i] / 86400000 - (times_ms[i] % 86400000 < 0);
+            snprintf(seen[zone][i], sizeof seen[zone][i], "%lld %s %s", (long long)back, text, civil((int64_t)((uint32_t)days ^ 0x80000000)));
+            ck_assert_str_eq(seen[zone][i], seen[0][i]);
+        }
+    }
+    ck_assert_ptr_nonnull(strstr(seen[0][1], "1969-12-31"));
+    ck_assert_ptr_nonnull(strstr(seen[0][2], "2023-10-29"));
+    ck_assert_ptr_nonnull(strstr(seen[0][4], "9999-12-31"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("value_time");
     TCase *test = tcase_create("value_time");
     tcase_add_test(test, ty_04_every_date_has_a_day);
     tcase_add_test(test, ty_05_dates_before_1970_do_not_wrap);
+    tcase_add_test(test, ty_22_a_plain_integer_for_a_timestamp_is_its_milliseconds);
+    tcase_add_test(test, ty_23_no_time_depends_on_the_zone_of_the_process);
     tcase_add_test(test, uuids_are_parsed_and_formatted);
     tcase_add_test(test, ty_27_uuid_times_at_the_extremes_are_defined);
     tcase_add_test(test, utf8_is_checked_strictly);
