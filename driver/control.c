@@ -35,7 +35,7 @@ enum control_state {
     CONTROL_STOPPED
 };
 
-enum { DEBOUNCE_US = 1000000, AGAIN_US = 2000000, AGAIN_MAX = 5, EMPTY_PEERS_US = 1000000, QUERY_TIMEOUT_US = 12000000 };
+enum { DEBOUNCE_US = 1000000, AGAIN_US = 2000000, AGAIN_MAX = 5, EMPTY_PEERS_US = 1000000, DOUBLES_US = 30000000, QUERY_TIMEOUT_US = 12000000 };
 
 struct control {
     struct cqlring_cluster *cluster;
@@ -287,6 +287,7 @@ static void keyspaces_done(struct lane *lane, struct op *op, void *context)
     control->peers_were_empty = false;
     control->rounds = 0;
     set_state(control, CONTROL_UP);
+    bool has_doubles = topology->has_doubles;
     topology_publish(control, topology);
     cqr_log(&lane->runtime->log, CQLRING_LOG_INFO, "topology %llu from %s: %u nodes, %u ring entries, %u keyspaces", (unsigned long long)topology->number,
             control->link.conn->text, topology->node_count, topology->ring_count, topology->keyspace_count);
@@ -299,6 +300,8 @@ static void keyspaces_done(struct lane *lane, struct op *op, void *context)
     } else if (control->again_left > 0) {
         control->again_left--;
         schedule(control, AGAIN_US);
+    } else if (has_doubles) {
+        schedule(control, DOUBLES_US);
     }
 }
 
@@ -486,7 +489,7 @@ static void link_event(struct lane *lane, struct pool_link *link, const struct c
     struct cqlring_node *node = NULL;
     if (cqr_address_from_bytes(&address, body.address, body.address_size, (uint16_t)body.port))
         for (uint32_t i = 0; i < cluster->topology->node_count && node == NULL; i++)
-            if (cqr_address_equal(&cluster->topology->nodes[i]->announced, &address))
+            if (cqr_address_equal(&cqr_node_place(cluster->topology->nodes[i])->announced, &address))
                 node = cluster->topology->nodes[i];
     if (IS(body.type, "STATUS_CHANGE") && IS(body.change, "UP") && node != NULL) {
         cqr_control_hint(lane, cluster, node);
@@ -577,10 +580,11 @@ static void round_with(struct control *control, struct resolution *resolution)
     struct resolved_address *candidates = cqr_mem_array(known + resolution->count + 1, sizeof *candidates);
     if (candidates != NULL) {
         uint32_t turn = known > 0 ? (uint32_t)(cqr_random(&control->lane->random) % known) : 0;
-        for (uint32_t i = 0; i < known; i++)
-            if (!cluster->topology->nodes[(turn + i) % known]->is_denied)
-                candidates[control->candidate_count++] =
-                    (struct resolved_address){.address = cluster->topology->nodes[(turn + i) % known]->address, .point = UINT32_MAX};
+        for (uint32_t i = 0; i < known; i++) {
+            const struct node_place *place = cqr_node_place(cluster->topology->nodes[(turn + i) % known]);
+            if (!place->is_denied)
+                candidates[control->candidate_count++] = (struct resolved_address){.address = place->address, .point = UINT32_MAX};
+        }
         known = control->candidate_count;
         for (uint32_t i = 0; i < resolution->count; i++) {
             bool listed = false;

@@ -132,7 +132,8 @@ typedef enum cqlring_node_event {
     CQLRING_NODE_ADDED = 1,   /* it is in the topology */
     CQLRING_NODE_REMOVED = 2, /* it no longer is; DOWN came before */
     CQLRING_NODE_UP = 3,      /* the first connection of a session to it is open */
-    CQLRING_NODE_DOWN = 4     /* the last one is gone */
+    CQLRING_NODE_DOWN = 4,    /* the last one is gone */
+    CQLRING_NODE_MOVED = 5    /* it has another address, and describes itself with that. DOWN and UP may follow, as its connections do */
 } cqlring_node_event;
 
 typedef enum cqlring_tls_verify { CQLRING_TLS_FULL = 0, CQLRING_TLS_CHAIN = 1, CQLRING_TLS_NONE = 2 } cqlring_tls_verify;
@@ -236,7 +237,8 @@ typedef struct cqlring_cluster_options {
     const char *application_name, *application_version; /* sent in STARTUP */
     cqlring_tristate throw_on_overload; /* default: yes when retries are on: the server answers OVERLOADED instead of not reading */
     /* Told when a node comes and goes; NULL: nobody. On the submitter of lane 0, where it must not wait; never after the cluster's
-       close has ended. A node that gets another address is ADDED with it, then REMOVED with the old one: same host_id. */
+       close has ended. A node is who it is by its host_id: at another address it is the same one (MOVED), another host_id at its
+       address is another one (ADDED, and REMOVED). */
     void (*on_node)(const cqlring_node *node, cqlring_node_event event, void *context);
     void *on_node_context;
     /* Where to dial a node that the cluster announces at node->address: true and a literal "10.0.0.3:9042", "[v6]:port" or path
@@ -254,7 +256,7 @@ typedef struct cqlring_cluster_options {
     const char *local_rack;       /* its replicas before those of other racks; needs local_datacenter. NULL: racks do not matter */
     const char *allow_nodes;      /* only these are connected to: addresses, with a port or for any, comma separated. NULL: all */
     const char *deny_nodes;       /* never these; both lists are about nodes of the cluster: contact points are still asked who they are */
-    bool (*node_filter)(const cqlring_node_info *node, void *context); /* false: never this one; asked once for each new node. Library thread */
+    bool (*node_filter)(const cqlring_node_info *node, void *context); /* false: never this one; asked once for each new node, and when its address or release changes. Library thread */
     void *node_filter_context;
     uint32_t remote_nodes_max;    /* of each other datacenter, 0 … 64, default 0: connected to, and used while no local one is left that lives and was not tried */
     cqlring_tristate remote_local_consistency; /* default no: requests at LOCAL_ONE, LOCAL_QUORUM and LOCAL_SERIAL stay here: elsewhere it is another "local" */
@@ -291,7 +293,7 @@ CQLRING_API void cqlring_cluster_release(cqlring_cluster *cluster); /* the last 
 
 /* The nodes of the current topology, at most capacity; returns how many there are. Valid until the cluster's release. */
 CQLRING_API uint32_t cqlring_cluster_nodes(const cqlring_cluster *cluster, const cqlring_node **nodes, uint32_t capacity);
-CQLRING_API void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info); /* strings live as long as the node */
+CQLRING_API void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info); /* where it is now; strings live as long as the node */
 
 /* ---- session ---------------------------------------------------------------------------------------------------- */
 

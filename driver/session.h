@@ -86,6 +86,7 @@ struct cqlring_cluster {
 struct pool_link {
     struct pool *pool;                  /* NULL: control's */
     struct cqlring_node *node;
+    const struct node_place *place;     /* where its connections go: the node's, of the newest topology here */
     struct conn *conn;                  /* connecting or up; NULL: waiting for the timer, or given up */
     bool up;
     bool wanted;                        /* the node is in the topology (and local) */
@@ -183,8 +184,6 @@ void cqr_cluster_release(struct cqlring_cluster *cluster);
 struct cqlring_cluster *cqr_cluster_handle(struct cqlring_cluster *cluster); /* a reference that keeps it open: for cqlring_cluster_release */
 bool cqr_cluster_has(const struct cqlring_cluster *cluster, const struct cqlring_node *node); /* any thread */
 struct cqlring_session *cqr_session_retain(struct cqlring_session *session);
-/* The cluster's node of that host_id, address and place; made when it is new (index is given by the cluster). NULL: out of memory. */
-struct cqlring_node *cqr_cluster_intern(struct cqlring_cluster *cluster, const struct cqlring_node *like);
 cqlring_status cqr_cluster_close(struct cqlring_cluster *cluster, int64_t drain_us, cqlring_future *future); /* future: NULL, or completed at the end */
 cqlring_future *cqr_close_future(struct runtime_core *runtime);
 int64_t cqr_cluster_timestamps(struct lane *lane, struct cqlring_cluster *cluster); /* takes a run of them and returns the first */
@@ -244,6 +243,8 @@ void cqr_conn_trust(struct lane *lane, struct conn *conn);  /* heard from a susp
 void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, const struct cqlring_node *target, char *text, size_t size);
 void cqr_link_timer(struct lane *lane, struct pool_link *link);
 void cqr_link_connect(struct lane *lane, struct pool_link *link);
+/* The connection is not used any more: closed, but for what is under way on it, which is waited for. */
+void cqr_conn_drain(struct lane *lane, struct conn *conn, const char *why);
 void cqr_link_request(struct pool_link *link, struct conn_request *request); /* for a connection to its node; points into both */
 void cqr_conn_watch(struct lane *lane, struct conn *conn); /* its watch timer fired: heartbeat, suspicion, connect time-out */
 
