@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "driver/agreement.h"
+#include "driver/contacts.h"
 #include "driver/execution.h"
 #include "driver/fork.h"
 #include "driver/lane.h"
@@ -57,6 +58,7 @@ static void cluster_free(struct cqlring_cluster *cluster)
         pthread_mutex_unlock(&runtime->lock);
     }
     cqr_control_free(cluster->control);
+    cqr_contacts_free(cluster);
     cqr_agreement_free(cluster->agreement);
     cqr_schema_free(cluster->schema);
     cqlring_schema_release(cluster->schema_now);
@@ -226,7 +228,8 @@ static cqlring_status times_check(const cqlring_cluster_options *options, cqlrin
                  {"heartbeat_us", options->heartbeat_us, -1},
                  {"suspect_after_us", options->suspect_after_us, -1},
                  {"reconnect_min_us", options->reconnect_min_us, 0},
-                 {"reconnect_max_us", options->reconnect_max_us, 0}};
+                 {"reconnect_max_us", options->reconnect_max_us, 0},
+                 {"resolve_interval_us", options->resolve_interval_us, -1}};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         if (times[i].given < times[i].least || times[i].given > TIME_MAX_US)
             return cqr_error(error, CQLRING_INVALID, "cluster options: %s %lld (0 for the default%s, or up to %lld microseconds, a day)", times[i].name,
@@ -304,6 +307,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     cluster->suspect_after_us = time_or(options->suspect_after_us, 2000000);
     cluster->reconnect_min_us = time_or(options->reconnect_min_us, 50000);
     cluster->reconnect_max_us = time_or(options->reconnect_max_us, 10000000);
+    cluster->resolve_interval_us = time_or(options->resolve_interval_us, 300000000);
     if (cluster->reconnect_max_us < cluster->reconnect_min_us)
         return cqr_error(error, CQLRING_INVALID, "cluster options: reconnect_max_us (%s) is below reconnect_min_us (%s)",
                          cqr_duration(cluster->reconnect_max_us).text, cqr_duration(cluster->reconnect_min_us).text);
@@ -420,7 +424,8 @@ static cqlring_status cluster_open(cqlring_runtime *runtime, const cqlring_clust
         cluster->agreement = cqr_agreement_create(cluster);
         cluster->schema = cqr_schema_create(cluster);
     }
-    if (status == CQLRING_OK && (cluster->topology == NULL || cluster->agreement == NULL || cluster->schema == NULL || !cqr_control_create(cluster)))
+    if (status == CQLRING_OK && (cluster->topology == NULL || cluster->agreement == NULL || cluster->schema == NULL || !cqr_contacts_create(cluster) ||
+                                 !cqr_control_create(cluster)))
         status = cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     if (status == CQLRING_OK) {
         pthread_mutex_lock(&core->lock);

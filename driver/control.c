@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "driver/agreement.h"
+#include "driver/contacts.h"
 #include "driver/control_rows.h"
 #include "driver/fork.h"
 #include "driver/lane.h"
@@ -130,15 +131,6 @@ static const char *candidate_name(const struct cqlring_cluster *cluster, const s
     return candidate->point < cluster->point_count && !cqr_address_from_literal(&literal, cluster->points[candidate->point].host, 1)
                ? cluster->points[candidate->point].host
                : "";
-}
-
-const char *cqr_control_name(const struct cqlring_cluster *cluster, const struct address *address)
-{
-    const struct control *control = cluster->control;
-    for (uint32_t i = 0; control != NULL && i < control->candidate_count; i++)
-        if (cqr_address_equal(&control->candidates[i].address, address))
-            return candidate_name(cluster, &control->candidates[i]);
-    return "";
 }
 
 static void connect_candidate(struct control *control)
@@ -570,7 +562,7 @@ void cqr_control_look(struct lane *lane, struct cqlring_cluster *cluster)
 
 /* ---- rounds ---- */
 
-static void round_with(struct control *control, struct resolution *resolution)
+static void round_with(struct control *control, const struct resolution *resolution)
 {
     struct cqlring_cluster *cluster = control->cluster;
     cqr_mem_free(control->candidates);
@@ -601,8 +593,8 @@ static void round_with(struct control *control, struct resolution *resolution)
     control->failures[0] = '\0';
     control->failure_status = CQLRING_OK;
     control->failures_differ = false;
-    if (resolution->failures[0] != '\0')
-        note_failure(control, CQLRING_UNREACHABLE, resolution->failures);
+    if (control->resolution.failures[0] != '\0')
+        note_failure(control, CQLRING_UNREACHABLE, control->resolution.failures);
     connect_candidate(control);
 }
 
@@ -611,8 +603,10 @@ static void resolved_run(struct lane *lane, struct lane_message *message)
     struct control *control = (struct control *)(void *)((char *)message - offsetof(struct control, resolved));
     struct cqlring_cluster *cluster = control->cluster;
     (void)lane;
-    if (control->state == CONTROL_AWAIT_ADDRESSES)
-        round_with(control, &control->resolution);
+    if (control->state == CONTROL_AWAIT_ADDRESSES) {
+        cqr_contacts_learn(cluster, &control->resolution);
+        round_with(control, cqr_contacts_known(cluster));
+    }
     cqr_mem_free(control->resolution.addresses);
     control->resolution.addresses = NULL;
     cqr_cluster_release(cluster);
@@ -731,6 +725,7 @@ void cqr_control_stop(struct lane *lane, struct cqlring_cluster *cluster)
     cqr_agreement_stop(cluster->agreement);
     cqr_schema_stop(cluster->schema);
     cqr_traces_stop(cluster);
+    cqr_contacts_stop(lane, cluster);
     cqr_wheel_disarm(&lane->wheel, &control->timer);
     results_drop(control);
     if (control->link.conn != NULL) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/contacts.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
 #include "driver/listener.h"
@@ -160,7 +161,7 @@ static const char *contact_name(const struct cqlring_cluster *cluster, const str
         if (place->contact_name[0] != '\0' && cqr_address_equal(&place->address, address))
             return place->contact_name;
     }
-    return cqr_control_name(cluster, address);
+    return cqr_contacts_name(cluster, address);
 }
 
 /* Peers may have a node twice for a while, where it was and where it is now. The one that it is reached at counts; when it is

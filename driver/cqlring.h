@@ -23,7 +23,7 @@
      request time-out 12 s, retries included (timeout_us) · attempt time-out 3 s, only for writes marked idempotent ·
      connect 5 s for TCP + TLS + startup · consistency LOCAL_ONE · page size 5 000 rows · job window: as much as each
      connection is worth, found by trying, 16 to 1 024 rows each and 2 048 a source · in flight per connection 1 024 · orphaned streams 1 024, then the connection is replaced · bytes 16 MiB a job, a queue, and a
-     session's single executions · frame 256 MiB · reconnect at once, then 50 ms doubling to 10 s, ± 15 % · heartbeat 30 s ·
+     session's single executions · frame 256 MiB · reconnect at once, then 50 ms doubling to 10 s, ± 15 % · names looked up every 300 s · heartbeat 30 s ·
      a node is suspect after 2 s without a byte while requests wait on it · schema agreement 10 s, schema metadata when asked for ·
      protocol v5, stepping down to v4 · compression none · TLS off; when on, certificate chain and host are verified · ScyllaDB: one
      connection to each shard, from local ports 49 152 to 65 535; 50 % busy, its rows may take another one. */
@@ -218,7 +218,7 @@ typedef struct cqlring_retry_query {
 typedef struct cqlring_cluster_options {
     size_t struct_size;
     const char *contact_points;   /* "host", "host:port", "[v6]:port", "/unix/path", comma separated; NULL: 127.0.0.1. Names are
-                                     looked up again when no node answers; in caller mode, where that would block, at the open only */
+                                     looked up again when no node answers, and see resolve_interval_us; in caller mode, where that would block, at the open only */
     int32_t port;                 /* where none is given, and for nodes that do not say theirs: default 9042 */
     const char *user, *password;  /* PLAIN; NULL: none */
     const cqlring_authenticator *authenticator; /* in place of them; copied. NULL: none */
@@ -277,6 +277,8 @@ typedef struct cqlring_cluster_options {
     uint32_t shard_busy_percent;  /* 1 … 100, default 50: with so much of inflight_per_connection under way on its shard's connection a row may take another one's */
     cqlring_tristate prepare_on_up; /* default yes: the statements that the application holds are prepared on a node that comes up, 16 at a time; no: when a
                                        request needs them there. Requests do not wait for it */
+    int64_t resolve_interval_us;  /* default 300 s; −1 never: contact points that are names are looked up so often too. Where they lead is where the control
+                                     connection goes when no known node answers, also when names cannot be looked up then. Not in caller mode */
 } cqlring_cluster_options;
 
 /* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the

@@ -46,6 +46,7 @@ struct cqlring_cluster {
     struct handshake_config config;
     char *application_name, *application_version;
     int64_t connect_timeout_us, heartbeat_us, suspect_after_us, reconnect_min_us, reconnect_max_us;
+    int64_t resolve_interval_us;        /* −1 never */
     uint32_t inflight_per_connection, orphans_max, frame_size_max, request_size_max;
     bool version_explicit;
     void (*on_node)(const cqlring_node *node, cqlring_node_event event, void *context);
@@ -74,7 +75,8 @@ struct cqlring_cluster {
     struct conn_record *records;        /* open connections, under the lock */
     char guessed_datacenter[128];
 
-    struct control *control;            /* lane 0's submitter, as the next three */
+    struct contacts *contacts;          /* lane 0's submitter, as the next four */
+    struct control *control;
     struct agreement_desk *agreement;
     struct schema_desk *schema;
     struct trace_fetch *traces;         /* being read */
@@ -213,8 +215,6 @@ enum { AGREEMENT_DEFAULT_US = 10000000 };
 
 /* control.c, submitter of lane 0 */
 struct conn *cqr_control_conn(const struct cqlring_cluster *cluster); /* the control connection; NULL: there is none just now */
-/* The name of a contact point that was resolved to this address, "" if none. Lane 0's submitter. */
-const char *cqr_control_name(const struct cqlring_cluster *cluster, const struct address *address);
 bool cqr_control_create(struct cqlring_cluster *cluster);
 void cqr_control_start(struct cqlring_cluster *cluster);  /* any thread; resolves, then goes on on the lane */
 void cqr_control_stop(struct lane *lane, struct cqlring_cluster *cluster);

@@ -260,10 +260,13 @@ START_TEST(requests_under_way_at_an_old_address_that_is_silent_are_given_up)
     node_silence(flow->node, 2, true);
     cqlring_execution how = {.struct_size = sizeof how, .target = before.nodes[2], .timeout_us = -1};
     cqlring_future *future = ask_start(flow, "INSERT INTO ks.t (k, v) VALUES (5, 0x05)", &how);
-    watch_for(flow, watch_logged, "is silent with");
+    struct node_seen seen = {.text = ""};
+    while (!node_last(flow->node, 2, OPCODE_QUERY, &seen) || strstr(seen.text, "VALUES (5") == NULL)
+        watch_pass(flow, 1);
     node_move(flow->node, 2, NEW_ADDRESS, NODE_MOVE_KEEP | NODE_MOVE_TELL);
     watch_for(flow, watch_ready, future);
     ck_assert_int_eq(ask_end(future, NULL), CQLRING_LOST);
+    ck_assert_uint_eq(watch_log_count("is silent with 1 requests"), 1);
     node_silence(flow->node, 2, false);
     flow_close(flow);
 }
