@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "driver/agreement.h"
+#include "driver/contacts.h"
 #include "driver/execution.h"
 #include "driver/fork.h"
 #include "driver/lane.h"
+#include "driver/node.h"
 #include "driver/node_stats.h"
 #include "driver/report.h"
 #include "driver/runtime.h"
@@ -58,16 +60,13 @@ static void cluster_free(struct cqlring_cluster *cluster)
         pthread_mutex_unlock(&runtime->lock);
     }
     cqr_control_free(cluster->control);
+    cqr_contacts_free(cluster);
     cqr_agreement_free(cluster->agreement);
     cqr_schema_free(cluster->schema);
     cqlring_schema_release(cluster->schema_now);
     cqr_mem_free(atomic_load_explicit(&cluster->spare, memory_order_acquire));
     cqr_topology_release(cluster->topology);
-    for (uint32_t i = 0; i < cluster->node_count; i++) {
-        cqr_node_stats_free(cluster->nodes[i]);
-        cqr_mem_free(cluster->nodes[i]);
-    }
-    cqr_mem_free(cluster->nodes);
+    cqr_nodes_free(cluster);
     cqr_tablets_fini(&cluster->tablets);
     cqr_mem_free(cluster->points);
     secret_free(cluster->user);
@@ -233,7 +232,8 @@ static cqlring_status times_check(const cqlring_cluster_options *options, cqlrin
                  {"suspect_after_us", options->suspect_after_us, -1},
                  {"resolve_timeout_us", options->resolve_timeout_us, -1},
                  {"reconnect_min_us", options->reconnect_min_us, 0},
-                 {"reconnect_max_us", options->reconnect_max_us, 0}};
+                 {"reconnect_max_us", options->reconnect_max_us, 0},
+                 {"resolve_interval_us", options->resolve_interval_us, -1}};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         if (times[i].given < times[i].least || times[i].given > TIME_MAX_US)
             return cqr_error(error, CQLRING_INVALID, "cluster options: %s %lld (0 for the default%s, or up to %lld microseconds, a day)", times[i].name,
@@ -322,6 +322,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     cluster->suspect_after_us = time_or(options->suspect_after_us, 2000000);
     cluster->reconnect_min_us = time_or(options->reconnect_min_us, 50000);
     cluster->reconnect_max_us = time_or(options->reconnect_max_us, 10000000);
+    cluster->resolve_interval_us = time_or(options->resolve_interval_us, 300000000);
     if (cluster->reconnect_max_us < cluster->reconnect_min_us)
         return cqr_error(error, CQLRING_INVALID, "cluster options: reconnect_max_us (%s) is below reconnect_min_us (%s)",
                          cqr_duration(cluster->reconnect_max_us).text, cqr_duration(cluster->reconnect_min_us).text);
@@ -443,7 +444,8 @@ static cqlring_status cluster_open(cqlring_runtime *runtime, const cqlring_clust
         cluster->agreement = cqr_agreement_create(cluster);
         cluster->schema = cqr_schema_create(cluster);
     }
-    if (status == CQLRING_OK && (cluster->topology == NULL || cluster->agreement == NULL || cluster->schema == NULL || !cqr_control_create(cluster)))
+    if (status == CQLRING_OK && (cluster->topology == NULL || cluster->agreement == NULL || cluster->schema == NULL || !cqr_contacts_create(cluster) ||
+                                 !cqr_control_create(cluster)))
         status = cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     if (status == CQLRING_OK) {
         pthread_mutex_lock(&core->lock);
@@ -495,92 +497,7 @@ cqlring_status cqlring_cluster_open_sync(cqlring_runtime *runtime, const cqlring
     return status;
 }
 
-/* ---- nodes, timestamps ---- */
-
-struct cqlring_node *cqr_cluster_intern(struct cqlring_cluster *cluster, const struct cqlring_node *like)
-{
-    pthread_mutex_lock(&cluster->lock);
-    struct cqlring_node *node = NULL;
-    for (uint32_t i = cluster->node_count; i-- > 0 && node == NULL;) {
-        struct cqlring_node *known = cluster->nodes[i];
-        /* the same host with another address or place gets a new entry: nobody has to lock to read one */
-        if (memcmp(known->host_id, like->host_id, 16) == 0 && cqr_address_equal(&known->address, &like->address) &&
-            cqr_address_equal(&known->announced, &like->announced) &&
-            strcmp(known->datacenter, like->datacenter) == 0 && strcmp(known->rack, like->rack) == 0)
-            node = known;
-    }
-    if (node != NULL) {
-        pthread_mutex_unlock(&cluster->lock);
-        return node;
-    }
-    /* new. The application is asked outside the lock; only this thread adds nodes */
-    pthread_mutex_unlock(&cluster->lock);
-    bool is_denied = !cqr_node_policy_allows(&cluster->policy, like);
-    if (is_denied)
-        cqr_log(&cluster->runtime->log, CQLRING_LOG_INFO, "%s is not used: allow_nodes, deny_nodes or node_filter say so", like->text);
-    pthread_mutex_lock(&cluster->lock);
-    if (cluster->node_count < UINT16_MAX - 1) {
-        if (cluster->node_count == cluster->node_capacity) {
-            uint32_t capacity = cluster->node_capacity == 0 ? 8 : cluster->node_capacity * 2;
-            struct cqlring_node **nodes = cqr_mem_realloc(cluster->nodes, capacity * sizeof *nodes);
-            if (nodes != NULL) {
-                cluster->nodes = nodes;
-                cluster->node_capacity = capacity;
-            }
-        }
-        if (cluster->node_count < cluster->node_capacity && (node = cqr_mem_alloc(sizeof *node)) != NULL) {
-            memcpy(node, like, sizeof *node);
-            node->index = cluster->node_count;
-            node->is_denied = is_denied;
-            cluster->nodes[cluster->node_count++] = node;
-        }
-    }
-    pthread_mutex_unlock(&cluster->lock);
-    return node;
-}
-
-uint32_t cqlring_cluster_nodes(const cqlring_cluster *handle, const cqlring_node **nodes, uint32_t capacity)
-{
-    struct cqlring_cluster *cluster = (struct cqlring_cluster *)(uintptr_t)handle;
-    if (cluster == NULL || cluster->fork_generation != cqr_fork_generation())
-        return 0;
-    pthread_mutex_lock(&cluster->lock);
-    uint32_t count = cluster->topology->node_count;
-    for (uint32_t i = 0; i < count && i < capacity; i++)
-        nodes[i] = cluster->topology->nodes[i];
-    pthread_mutex_unlock(&cluster->lock);
-    return count;
-}
-
-bool cqr_cluster_has(const struct cqlring_cluster *cluster, const struct cqlring_node *node)
-{
-    pthread_mutex_t *lock = &((struct cqlring_cluster *)(uintptr_t)cluster)->lock;
-    pthread_mutex_lock(lock);
-    bool has = node->index < cluster->node_count && cluster->nodes[node->index] == node;
-    pthread_mutex_unlock(lock);
-    return has;
-}
-
-void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info)
-{
-    if (node == NULL || info == NULL) {
-        if (info != NULL)
-            *info = (cqlring_node_info){.address = "", .datacenter = "", .rack = "", .release_version = ""};
-        return;
-    }
-    *info = (cqlring_node_info){.address = node->text,
-                                .datacenter = node->datacenter,
-                                .rack = node->rack,
-                                .release_version = node->release_version,
-                                .is_local = node->is_local};
-    memcpy(info->host_id, node->host_id, 16);
-    info->connections = atomic_load_explicit(&node->connections, memory_order_relaxed);
-    info->in_flight = atomic_load_explicit(&node->in_flight, memory_order_relaxed);
-    info->shards = cqr_node_shards(atomic_load_explicit(&node->sharding, memory_order_relaxed));
-    info->is_up = info->connections > 0;
-    info->protocol_version = (uint8_t)atomic_load_explicit(&node->version, memory_order_relaxed);
-    info->is_suspect = atomic_load_explicit(&node->suspects, memory_order_relaxed) > 0;
-}
+/* ---- timestamps ---- */
 
 int64_t cqr_cluster_timestamps(struct lane *lane, struct cqlring_cluster *cluster)
 {

@@ -96,6 +96,7 @@ struct conn_writer {
     bool suspect;
     bool probing;                    /* an OPTIONS of ours is under way */
     bool replaced;                   /* we gave it up ourselves though the node is well: another one at once */
+    bool draining;                   /* nobody's any more; closed when what is under way is answered */
     bool gone;                       /* the reader said DOWN: nothing may be put here, though the state is still UP */
     bool send_failed;                /* … by a send that failed: the reader, reading to the end, may know better why */
     bool shut;                       /* shutdown was called, because of */

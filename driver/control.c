@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "driver/agreement.h"
+#include "driver/contacts.h"
 #include "driver/control_rows.h"
 #include "driver/fork.h"
 #include "driver/lane.h"
@@ -35,7 +36,7 @@ enum control_state {
     CONTROL_STOPPED
 };
 
-enum { DEBOUNCE_US = 1000000, AGAIN_US = 2000000, AGAIN_MAX = 5, EMPTY_PEERS_US = 1000000, QUERY_TIMEOUT_US = 12000000 };
+enum { DEBOUNCE_US = 1000000, AGAIN_US = 2000000, AGAIN_MAX = 5, EMPTY_PEERS_US = 1000000, DOUBLES_US = 30000000, QUERY_TIMEOUT_US = 12000000 };
 
 struct control {
     struct cqlring_cluster *cluster;
@@ -131,15 +132,6 @@ static const char *candidate_name(const struct cqlring_cluster *cluster, const s
     return candidate->point < cluster->point_count && !cqr_address_from_literal(&literal, cluster->points[candidate->point].host, 1)
                ? cluster->points[candidate->point].host
                : "";
-}
-
-const char *cqr_control_name(const struct cqlring_cluster *cluster, const struct address *address)
-{
-    const struct control *control = cluster->control;
-    for (uint32_t i = 0; control != NULL && i < control->candidate_count; i++)
-        if (cqr_address_equal(&control->candidates[i].address, address))
-            return candidate_name(cluster, &control->candidates[i]);
-    return "";
 }
 
 static void connect_candidate(struct control *control)
@@ -289,6 +281,7 @@ static void keyspaces_done(struct lane *lane, struct op *op, void *context)
     control->peers_were_empty = false;
     control->rounds = 0;
     set_state(control, CONTROL_UP);
+    bool has_doubles = topology->has_doubles;
     topology_publish(control, topology);
     cqr_log(&lane->runtime->log, CQLRING_LOG_INFO, "topology %llu from %s: %u nodes, %u ring entries, %u keyspaces", (unsigned long long)topology->number,
             control->link.conn->text, topology->node_count, topology->ring_count, topology->keyspace_count);
@@ -301,6 +294,8 @@ static void keyspaces_done(struct lane *lane, struct op *op, void *context)
     } else if (control->again_left > 0) {
         control->again_left--;
         schedule(control, AGAIN_US);
+    } else if (has_doubles) {
+        schedule(control, DOUBLES_US);
     }
 }
 
@@ -488,7 +483,7 @@ static void link_event(struct lane *lane, struct pool_link *link, const struct c
     struct cqlring_node *node = NULL;
     if (cqr_address_from_bytes(&address, body.address, body.address_size, (uint16_t)body.port))
         for (uint32_t i = 0; i < cluster->topology->node_count && node == NULL; i++)
-            if (cqr_address_equal(&cluster->topology->nodes[i]->announced, &address))
+            if (cqr_address_equal(&cqr_node_place(cluster->topology->nodes[i])->announced, &address))
                 node = cluster->topology->nodes[i];
     if (IS(body.type, "STATUS_CHANGE") && IS(body.change, "UP") && node != NULL) {
         cqr_control_hint(lane, cluster, node);
@@ -569,9 +564,11 @@ void cqr_control_look(struct lane *lane, struct cqlring_cluster *cluster)
 
 /* ---- rounds ---- */
 
-static void round_with(struct control *control, struct resolution *resolution)
+/* failures: of the points that could not be looked up, "" for none. */
+static void round_with(struct control *control, const char *failures)
 {
     struct cqlring_cluster *cluster = control->cluster;
+    const struct resolution *resolution = cqr_contacts_known(cluster);
     cqr_mem_free(control->candidates);
     control->candidates = NULL;
     control->candidate_count = control->at = 0;
@@ -579,10 +576,11 @@ static void round_with(struct control *control, struct resolution *resolution)
     struct resolved_address *candidates = cqr_mem_array(known + resolution->count + 1, sizeof *candidates);
     if (candidates != NULL) {
         uint32_t turn = known > 0 ? (uint32_t)(cqr_random(&control->lane->random) % known) : 0;
-        for (uint32_t i = 0; i < known; i++)
-            if (!cluster->topology->nodes[(turn + i) % known]->is_denied)
-                candidates[control->candidate_count++] =
-                    (struct resolved_address){.address = cluster->topology->nodes[(turn + i) % known]->address, .point = UINT32_MAX};
+        for (uint32_t i = 0; i < known; i++) {
+            const struct node_place *place = cqr_node_place(cluster->topology->nodes[(turn + i) % known]);
+            if (!place->is_denied)
+                candidates[control->candidate_count++] = (struct resolved_address){.address = place->address, .point = UINT32_MAX};
+        }
         known = control->candidate_count;
         for (uint32_t i = 0; i < resolution->count; i++) {
             bool listed = false;
@@ -599,8 +597,8 @@ static void round_with(struct control *control, struct resolution *resolution)
     control->failures[0] = '\0';
     control->failure_status = CQLRING_OK;
     control->failures_differ = false;
-    if (resolution->failures[0] != '\0')
-        note_failure(control, CQLRING_UNREACHABLE, resolution->failures);
+    if (failures[0] != '\0')
+        note_failure(control, CQLRING_UNREACHABLE, failures);
     connect_candidate(control);
 }
 
@@ -609,9 +607,11 @@ static void resolved_run(struct lane *lane, struct lane_message *message)
     struct control *control = (struct control *)(void *)((char *)message - offsetof(struct control, resolved));
     struct cqlring_cluster *cluster = control->cluster;
     control->looking_up = false;
+    if (control->state != CONTROL_STOPPED)
+        cqr_contacts_learn(cluster, &control->resolution);
     if (control->state == CONTROL_AWAIT_ADDRESSES) {
         cqr_wheel_disarm(&lane->wheel, &control->timer);
-        round_with(control, &control->resolution);
+        round_with(control, control->resolution.failures);
     }
     cqr_mem_free(control->resolution.addresses);
     control->resolution.addresses = NULL;
@@ -643,7 +643,8 @@ static void not_resolved(struct control *control)
     snprintf(why, sizeof why, "no answer in %s", cqr_duration(cluster->resolve_timeout_us).text);
     if (cqr_resolve_literals(cluster->points, cluster->point_count, why, &literals) != CQLRING_OK)
         snprintf(literals.failures, sizeof literals.failures, "contact points cannot be resolved: out of memory");
-    round_with(control, &literals);
+    cqr_contacts_learn(cluster, &literals); /* what the names led to before stays */
+    round_with(control, literals.failures);
     cqr_mem_free(literals.addresses);
 }
 
@@ -752,6 +753,7 @@ void cqr_control_stop(struct lane *lane, struct cqlring_cluster *cluster)
     cqr_agreement_stop(cluster->agreement);
     cqr_schema_stop(cluster->schema);
     cqr_traces_stop(cluster);
+    cqr_contacts_stop(lane, cluster);
     cqr_wheel_disarm(&lane->wheel, &control->timer);
     results_drop(control);
     if (control->link.conn != NULL) {

@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/contacts.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
 #include "driver/listener.h"
+#include "driver/node.h"
 #include "driver/session.h"
 #include "serialize/buf.h"
 
@@ -82,6 +84,7 @@ static bool address_cell(const struct row_view *view, uint16_t default_port, str
 struct draft {
     struct topology *topology;
     struct cqlring_cluster *cluster;
+    const struct node_place **where; /* by the topology's nodes: where each is, once all of this is good */
     char (*names)[128];        /* interned dc and rack names */
     uint32_t name_count, name_capacity;
     struct ring_entry *ring;
@@ -153,10 +156,24 @@ static void tokens_add(struct draft *draft, cqlring_bytes tokens, uint32_t node)
    them have it, whichever was dialled first. */
 static const char *contact_name(const struct cqlring_cluster *cluster, const struct address *address)
 {
-    for (uint32_t i = 0; i < cluster->node_count; i++)
-        if (cluster->nodes[i]->contact_name[0] != '\0' && cqr_address_equal(&cluster->nodes[i]->address, address))
-            return cluster->nodes[i]->contact_name;
-    return cqr_control_name(cluster, address);
+    for (uint32_t i = 0; i < cluster->node_count; i++) {
+        const struct node_place *place = cqr_node_place(cluster->nodes[i]);
+        if (place->contact_name[0] != '\0' && cqr_address_equal(&place->address, address))
+            return place->contact_name;
+    }
+    return cqr_contacts_name(cluster, address);
+}
+
+/* Peers may have a node twice for a while, where it was and where it is now. The one that it is reached at counts; when it is
+   not reached, the one that is news. */
+static void place_again(struct draft *draft, uint32_t at, const struct node_place *other)
+{
+    struct cqlring_node *node = draft->topology->nodes[at];
+    const struct node_place *now = cqr_node_place(node);
+    bool is_reached = atomic_load_explicit(&node->connections, memory_order_relaxed) > 0 && atomic_load_explicit(&node->suspects, memory_order_relaxed) == 0;
+    if (cqr_address_equal(&(is_reached ? other : draft->where[at])->address, &now->address))
+        draft->where[at] = other;
+    draft->topology->has_doubles = true;
 }
 
 /* A row of system.local or a peers table becomes a node of the draft; NULL when it is not one. */
@@ -164,32 +181,38 @@ static struct cqlring_node *node_add(struct draft *draft, const struct row_view 
 {
     struct cqlring_cluster *cluster = draft->cluster;
     struct cqlring_node like;
+    struct node_place there = {.older = NULL};
+    const struct node_place *place = NULL;
     memset(&like, 0, sizeof like);
+    atomic_init(&like.place, &there);
     cqlring_bytes host_id = cell(view, "host_id");
     if (host_id.size != 16 || !text_cell(view, "data_center", like.datacenter, sizeof like.datacenter) ||
         !text_cell(view, "rack", like.rack, sizeof like.rack))
         return NULL;
     memcpy(like.host_id, host_id.data, 16);
-    text_cell(view, "release_version", like.release_version, sizeof like.release_version); /* for people only: any text will do (PD-05) */
-    like.announced = like.address = *address;
-    cqr_address_format(address, like.text);
+    text_cell(view, "release_version", there.release_version, sizeof there.release_version); /* for people only: any text will do (PD-05) */
+    there.announced = there.address = *address;
+    cqr_address_format(address, there.text);
     if (translate) {
-        cqr_node_translate(cluster, &like, &like.address);
-        cqr_address_format(&like.address, like.text);
+        cqr_node_translate(cluster, &like, &there.address);
+        cqr_address_format(&there.address, there.text);
     }
-    snprintf(like.contact_name, sizeof like.contact_name, "%s", name != NULL ? name : contact_name(cluster, &like.address));
+    snprintf(there.contact_name, sizeof there.contact_name, "%s", name != NULL ? name : contact_name(cluster, &there.address));
     const char *local = cluster->local_datacenter != NULL ? cluster->local_datacenter : cluster->guessed_datacenter;
     like.is_local = strcmp(like.datacenter, local) == 0;
     like.in_rack = like.is_local && cluster->policy.local_rack != NULL && strcmp(like.rack, cluster->policy.local_rack) == 0;
-    struct cqlring_node *node = cqr_cluster_intern(cluster, &like);
+    struct cqlring_node *node = cqr_cluster_intern(cluster, &like, &place);
     if (node == NULL) {
         draft->failed = true;
         return NULL;
     }
     struct topology *topology = draft->topology;
     for (uint32_t i = 0; i < topology->node_count; i++)
-        if (topology->nodes[i] == node)
+        if (topology->nodes[i] == node) {
+            place_again(draft, i, place);
             return NULL;
+        }
+    draft->where[topology->node_count] = place;
     topology->nodes[topology->node_count++] = node;
     return node;
 }
@@ -300,7 +323,8 @@ cqlring_status cqr_topology_read(struct cqlring_cluster *cluster, cqlring_result
         return status;
     uint32_t peer_count = cqlring_result_row_count(peers);
     topology->nodes = cqr_arena_array(&topology->arena, (size_t)peer_count + 2, sizeof *topology->nodes);
-    if (topology->nodes == NULL)
+    draft.where = cqr_mem_array((size_t)peer_count + 2, sizeof *draft.where);
+    if (topology->nodes == NULL || draft.where == NULL)
         goto fail;
     struct row_view view;
     if (!row_next(&view, local, 0)) {
@@ -353,14 +377,18 @@ cqlring_status cqr_topology_read(struct cqlring_cluster *cluster, cqlring_result
     }
     if (draft.failed)
         goto fail;
+    for (uint32_t i = 0; i < topology->node_count; i++)
+        cqr_node_settle(cluster, topology->nodes[i], draft.where[i]);
     cqr_mem_free(draft.names);
     cqr_mem_free(draft.ring);
+    cqr_mem_free((void *)(uintptr_t)draft.where);
     *out = topology;
     return CQLRING_OK;
 
 fail:
     cqr_mem_free(draft.names);
     cqr_mem_free(draft.ring);
+    cqr_mem_free((void *)(uintptr_t)draft.where);
     cqr_topology_release(topology);
     return status;
 }

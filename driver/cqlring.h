@@ -23,7 +23,7 @@
      request time-out 12 s, retries included (timeout_us) · attempt time-out 3 s, only for writes marked idempotent ·
      connect 5 s for TCP + TLS + startup · consistency LOCAL_ONE · page size 5 000 rows · job window: as much as each
      connection is worth, found by trying, 16 to 1 024 rows each and 2 048 a source · in flight per connection 1 024 · orphaned streams 1 024, then the connection is replaced · bytes 16 MiB a job, a queue, and a
-     session's single executions · frame 256 MiB · reconnect at once, then 50 ms doubling to 10 s, ± 15 % · heartbeat 30 s ·
+     session's single executions · frame 256 MiB · reconnect at once, then 50 ms doubling to 10 s, ± 15 % · names looked up every 300 s · heartbeat 30 s ·
      a node is suspect after 2 s without a byte while requests wait on it · schema agreement 10 s, schema metadata when asked for ·
      protocol v5, stepping down to v4 · compression none · TLS off; when on, certificate chain and host are verified · ScyllaDB: one
      connection to each shard, from local ports 49 152 to 65 535; 50 % busy, its rows may take another one. */
@@ -144,7 +144,8 @@ typedef enum cqlring_node_event {
     CQLRING_NODE_ADDED = 1,   /* it is in the topology */
     CQLRING_NODE_REMOVED = 2, /* it no longer is; DOWN came before */
     CQLRING_NODE_UP = 3,      /* the first connection of a session to it is open */
-    CQLRING_NODE_DOWN = 4     /* the last one is gone */
+    CQLRING_NODE_DOWN = 4,    /* the last one is gone */
+    CQLRING_NODE_MOVED = 5    /* it has another address, and describes itself with that. DOWN and UP may follow, as its connections do */
 } cqlring_node_event;
 
 typedef enum cqlring_tls_verify { CQLRING_TLS_FULL = 0, CQLRING_TLS_CHAIN = 1, CQLRING_TLS_NONE = 2 } cqlring_tls_verify;
@@ -230,7 +231,7 @@ typedef struct cqlring_retry_query {
 typedef struct cqlring_cluster_options {
     size_t struct_size;
     const char *contact_points;   /* "host", "host:port", "[v6]:port", "/unix/path", comma separated; NULL: 127.0.0.1. Names are
-                                     looked up again when no node answers; in caller mode, where that would block, at the open only */
+                                     looked up again when no node answers, and see resolve_interval_us; in caller mode, where that would block, at the open only */
     int32_t port;                 /* where none is given, and for nodes that do not say theirs: default 9042 */
     const char *user, *password;  /* PLAIN; NULL: none */
     const cqlring_authenticator *authenticator; /* in place of them; copied. NULL: none */
@@ -249,7 +250,8 @@ typedef struct cqlring_cluster_options {
     const char *application_name, *application_version; /* sent in STARTUP */
     cqlring_tristate throw_on_overload; /* default: yes when retries are on: the server answers OVERLOADED instead of not reading */
     /* Told when a node comes and goes; NULL: nobody. On the submitter of lane 0, where it must not wait; never after the cluster's
-       close has ended. A node that gets another address is ADDED with it, then REMOVED with the old one: same host_id. */
+       close has ended. A node is who it is by its host_id: at another address it is the same one (MOVED), another host_id at its
+       address is another one (ADDED, and REMOVED). */
     void (*on_node)(const cqlring_node *node, cqlring_node_event event, void *context);
     void *on_node_context;
     /* Where to dial a node that the cluster announces at node->address: true and a literal "10.0.0.3:9042", "[v6]:port" or path
@@ -267,7 +269,7 @@ typedef struct cqlring_cluster_options {
     const char *local_rack;       /* its replicas before those of other racks; needs local_datacenter. NULL: racks do not matter */
     const char *allow_nodes;      /* only these are connected to: addresses, with a port or for any, comma separated. NULL: all */
     const char *deny_nodes;       /* never these; both lists are about nodes of the cluster: contact points are still asked who they are */
-    bool (*node_filter)(const cqlring_node_info *node, void *context); /* false: never this one; asked once for each new node. Library thread */
+    bool (*node_filter)(const cqlring_node_info *node, void *context); /* false: never this one; asked once for each new node, and when its address or release changes. Library thread */
     void *node_filter_context;
     uint32_t remote_nodes_max;    /* of each other datacenter, 0 … 64, default 0: connected to, and used while no local one is left that lives and was not tried */
     cqlring_tristate remote_local_consistency; /* default no: requests at LOCAL_ONE, LOCAL_QUORUM and LOCAL_SERIAL stay here: elsewhere it is another "local" */
@@ -299,6 +301,8 @@ typedef struct cqlring_cluster_options {
     int64_t resolve_timeout_us;     /* default 5 s, −1 as long as it takes: then a name in contact_points counts as not known. Caller mode: the resolver's own time-out */
     cqlring_tristate report_configuration; /* default yes: options in force are told to the server, once, by the control connection (DRIVER_CONFIG in
                                        STARTUP, JSON): Cassandra and ScyllaDB show them to an operator in their tables of clients. Never a secret, an address or a path */
+    int64_t resolve_interval_us;  /* default 300 s; −1 never: contact points that are names are looked up so often too. Where they lead is where the control
+                                     connection goes when no known node answers, also when names cannot be looked up then. Not in caller mode */
 } cqlring_cluster_options;
 
 /* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the
@@ -315,7 +319,7 @@ CQLRING_API void cqlring_cluster_release(cqlring_cluster *cluster); /* the last 
 
 /* The nodes of the current topology, at most capacity; returns how many there are. Valid until the cluster's release. */
 CQLRING_API uint32_t cqlring_cluster_nodes(const cqlring_cluster *cluster, const cqlring_node **nodes, uint32_t capacity);
-CQLRING_API void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info); /* strings live as long as the node */
+CQLRING_API void cqlring_node_describe(const cqlring_node *node, cqlring_node_info *info); /* where it is now; strings live as long as the node */
 
 /* ---- session ---------------------------------------------------------------------------------------------------- */
 

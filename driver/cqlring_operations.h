@@ -41,8 +41,8 @@ CQLRING_API uint32_t cqlring_cluster_connections(const cqlring_cluster *cluster,
 
 /* ---- numbers ---------------------------------------------------------------------------------------------------- */
 
-/* What was counted of one node (or shard of it) by one lane. Counters go on over reconnections, and begin anew when the node gets
-   another address. One writer each, read relaxed: each is exact, together they are a snapshot; a turn's answers are added at its
+/* What was counted of one node (or shard of it) by one lane. Counters go on over reconnections, also to another address.
+   One writer each, read relaxed: each is exact, together they are a snapshot; a turn's answers are added at its
    end. The whole runtime's are in cqlring_stats: speculative, speculative_won, shard_fallbacks, orphans
    (orphaned here) and late_replies are the sums of these over all nodes there ever were; of wakes_submitter the control connections
    have some, and connections that are just being made. */

@@ -125,7 +125,7 @@ struct lane {
 enum { SCRATCH_SIZE = 80 << 10 };
 
 /* timer.kind */
-enum { TIMER_OP = 1, TIMER_CONN, TIMER_LINK, TIMER_CLOSE, TIMER_CONTROL, TIMER_AGREEMENT, TIMER_SCHEMA, TIMER_TRACE, TIMER_SHARDS, TIMER_AHEAD, TIMER_ROOM };
+enum { TIMER_OP = 1, TIMER_CONN, TIMER_LINK, TIMER_CLOSE, TIMER_CONTROL, TIMER_AGREEMENT, TIMER_SCHEMA, TIMER_TRACE, TIMER_SHARDS, TIMER_AHEAD, TIMER_ROOM, TIMER_CONTACTS };
 
 /* Room in a connection's window and buffers for one more request? Submitter; cheap, asked before a row is encoded. */
 static inline bool cqr_writer_has_room(const struct conn *conn)

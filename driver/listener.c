@@ -15,8 +15,8 @@ static bool may_tell(const struct cqlring_cluster *cluster)
 
 static void tell(struct cqlring_cluster *cluster, const struct cqlring_node *node, cqlring_node_event event)
 {
-    static const char *const names[] = {"", "added", "removed", "up", "down"};
-    cqr_log(&cluster->runtime->log, CQLRING_LOG_DEBUG, "%s is told: %s", node->text, names[event]);
+    static const char *const names[] = {"", "added", "removed", "up", "down", "moved"};
+    cqr_log(&cluster->runtime->log, CQLRING_LOG_DEBUG, "%s is told: %s", cqr_node_place(node)->text, names[event]);
     cluster->on_node(node, event, cluster->on_node_context);
 }
 
@@ -44,9 +44,13 @@ void cqr_listener_topology(struct cqlring_cluster *cluster, const struct topolog
         return;
     for (uint32_t i = 0; i < after->node_count && may_tell(cluster); i++) {
         struct cqlring_node *node = after->nodes[i];
+        const struct node_place *place = cqr_node_place(node), *told = node->told_place;
+        node->told_place = place;
         if (!node->told) {
             node->told = true;
             tell(cluster, node, CQLRING_NODE_ADDED);
+        } else if (!cqr_address_equal(&told->address, &place->address)) {
+            tell(cluster, node, CQLRING_NODE_MOVED);
         }
         look(cluster, node); /* also what a message was lost about, when there was no memory for it */
     }
@@ -116,6 +120,6 @@ void cqr_node_translate(struct cqlring_cluster *cluster, const struct cqlring_no
     if (status == CQLRING_OK && count == 1 && cqr_address_from_literal(&translated, points[0].host, points[0].port))
         *address = translated;
     else
-        cqr_log(&cluster->runtime->log, CQLRING_LOG_WARN, "translate_address made \"%s\" of %s, which is no literal address: it is dialled untranslated", text, node->text);
+        cqr_log(&cluster->runtime->log, CQLRING_LOG_WARN, "translate_address made \"%s\" of %s, which is no literal address: it is dialled untranslated", text, cqr_node_place(node)->text);
     cqr_mem_free(points);
 }

@@ -139,7 +139,7 @@ static void put_node(struct text *text, const struct cqlring_cluster *cluster, c
     snprintf(number, sizeof number, "%u", cluster->number);
     put_label(text, "cluster", number, true);
     put_label(text, "contact", cluster->points[0].host, false);
-    put_label(text, "node", node->text, false);
+    put_label(text, "node", cqr_node_place(node)->text, false);
     put_label(text, "dc", node->datacenter, false);
     put_label(text, "rack", node->rack, false);
     if (stats == NULL)

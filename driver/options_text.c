@@ -115,6 +115,7 @@ static void cluster_put(struct text *text, struct cqlring_cluster *cluster)
     put_number(text, "cluster.suspect_after_us", cluster->suspect_after_us);
     put_number(text, "cluster.reconnect_min_us", cluster->reconnect_min_us);
     put_number(text, "cluster.reconnect_max_us", cluster->reconnect_max_us);
+    put_number(text, "cluster.resolve_interval_us", cluster->resolve_interval_us);
     put_number(text, "cluster.inflight_per_connection", cluster->inflight_per_connection);
     put_number(text, "cluster.orphans_max", cluster->orphans_max);
     put_number(text, "cluster.frame_size_max", cluster->frame_size_max);

@@ -88,9 +88,10 @@ void cqr_node_policy_fini(struct node_policy *policy)
 
 bool cqr_node_policy_allows(const struct node_policy *policy, const struct cqlring_node *node)
 {
-    if (policy->allowed_count > 0 && !is_listed(policy->allowed, policy->allowed_count, &node->address))
+    const struct address *address = &cqr_node_place(node)->address;
+    if (policy->allowed_count > 0 && !is_listed(policy->allowed, policy->allowed_count, address))
         return false;
-    if (is_listed(policy->denied, policy->denied_count, &node->address))
+    if (is_listed(policy->denied, policy->denied_count, address))
         return false;
     if (policy->filter == NULL)
         return true;
@@ -101,14 +102,14 @@ bool cqr_node_policy_allows(const struct node_policy *policy, const struct cqlri
 
 bool cqr_node_is_used(const struct node_policy *policy, const struct topology *topology, const struct cqlring_node *node)
 {
-    if (node->is_denied)
+    if (cqr_node_place(node)->is_denied)
         return false;
     if (node->is_local || policy->remote_max == 0)
         return node->is_local;
     uint32_t before = 0; /* of the same datacenter; the oldest ones, so that the choice stays when nodes come */
     for (uint32_t i = 0; i < topology->node_count; i++) {
         const struct cqlring_node *other = topology->nodes[i];
-        before += !other->is_denied && other->index < node->index && strcmp(other->datacenter, node->datacenter) == 0;
+        before += !cqr_node_place(other)->is_denied && other->index < node->index && strcmp(other->datacenter, node->datacenter) == 0;
     }
     return before < policy->remote_max;
 }

@@ -79,6 +79,18 @@ static struct cqlring_cluster *cluster_of(const struct pool_link *link)
     return link->pool != NULL ? link->pool->cluster : link->context;
 }
 
+enum { DRAIN_LOOK_US = 20000 };
+
+void cqr_conn_drain(struct lane *lane, struct conn *conn, const char *why)
+{
+    conn->home = NULL;
+    conn->writer.draining = true;
+    if (conn->writer.state == WRITER_UP && !conn->writer.shut && conn->writer.in_flight > 0)
+        cqr_wheel_arm(&lane->wheel, &conn->writer.watch, lane->now_us + DRAIN_LOOK_US);
+    else
+        cqr_writer_shut(conn, CQLRING_CLOSED, why);
+}
+
 void cqr_conn_watch(struct lane *lane, struct conn *conn)
 {
     struct conn_writer *writer = &conn->writer;
@@ -90,9 +102,13 @@ void cqr_conn_watch(struct lane *lane, struct conn *conn)
         cqr_writer_shut(conn, CQLRING_TIMEOUT, why);
         return;
     }
-    if (writer->state != WRITER_UP || writer->shut || conn->home == NULL)
+    if (writer->state != WRITER_UP || writer->shut || (conn->home == NULL && !writer->draining))
         return;
-    const struct cqlring_cluster *cluster = cluster_of(conn->home);
+    if (writer->draining && writer->in_flight == 0) {
+        cqr_writer_shut(conn, CQLRING_CLOSED, "nothing is under way on it any more, and its node is elsewhere");
+        return;
+    }
+    const struct cqlring_cluster *cluster = conn->cluster;
     int64_t now = lane->now_us, next = INT64_MAX;
     unsigned reads = atomic_load_explicit(&conn->reads, memory_order_relaxed);
     bool moved = reads != writer->reads_seen; /* since the last look, which is at most suspect_after_us ago while requests wait */
@@ -120,6 +136,8 @@ void cqr_conn_watch(struct lane *lane, struct conn *conn)
         if (silent_since + cluster->suspect_after_us < next)
             next = silent_since + cluster->suspect_after_us;
     }
+    if (writer->draining && next > now + DRAIN_LOOK_US)
+        next = now + DRAIN_LOOK_US; /* else it is watched as any other: who is silent is asked, and given up when nothing comes */
     if (next != INT64_MAX)
         cqr_wheel_arm(&lane->wheel, &writer->watch, next);
 }
@@ -161,7 +179,7 @@ static void opening_failed(const struct pool *pool, cqlring_error *error)
     cqr_error(error, answer != NULL && same ? answer->last_status : CQLRING_UNREACHABLE, "%s", why);
     if (answer != NULL && same) {
         error->server_code = answer->last_code;
-        snprintf(error->node, sizeof error->node, "%s", answer->node->text);
+        snprintf(error->node, sizeof error->node, "%s", answer->place->text);
     }
 }
 
@@ -190,9 +208,9 @@ void cqr_link_request(struct pool_link *link, struct conn_request *request)
     pool->config.version = (uint8_t)atomic_load_explicit(&cluster->version, memory_order_relaxed);
     *request = (struct conn_request){.cluster = cluster,
                                      .node = link->node,
-                                     .address = link->node->address,
-                                     .text = link->node->text,
-                                     .tls_name = link->node->contact_name,
+                                     .address = link->place->address,
+                                     .text = link->place->text,
+                                     .tls_name = link->place->contact_name,
                                      .config = &pool->config,
                                      .in_flight_max = cluster->inflight_per_connection,
                                      .frame_size_max = cluster->frame_size_max,
@@ -232,7 +250,7 @@ void cqr_link_connect(struct lane *lane, struct pool_link *link)
     if (lane->conn_count < lane->conn_max)
         link->conn = cqr_conn_create(lane, link, &request);
     if (link->conn == NULL) {
-        snprintf(link->last_text, sizeof link->last_text, "%s: %s", link->node->text,
+        snprintf(link->last_text, sizeof link->last_text, "%s: %s", link->place->text,
                  lane->conn_count < lane->conn_max ? "out of memory" : "the runtime's connections_max is reached");
         link->last_status = CQLRING_NO_MEMORY;
         link->last_code = 0;
@@ -395,23 +413,44 @@ void cqr_link_down(struct lane *lane, struct conn *conn)
     opening_check(pool);
 }
 
+/* Its connections are given up; drain: those that are up once what is under way on them is answered. */
+static void link_let_go(struct lane *lane, struct pool_link *link, bool drain, const char *why)
+{
+    cqr_wheel_disarm(&lane->wheel, &link->timer);
+    cqr_shards_end(lane, link, drain, why);
+    struct conn *conn = link->conn;
+    if (conn == NULL)
+        return;
+    if (link->up) {
+        link->up = false;
+        link->pool->up_count--;
+    } else {
+        link->pool->connecting_count--;
+    }
+    link->conn = NULL;
+    conn->home = NULL;
+    if (drain)
+        cqr_conn_drain(lane, conn, why);
+    else
+        cqr_writer_shut(conn, CQLRING_CLOSED, why);
+}
+
 static void link_drop(struct lane *lane, struct pool_link *link, const char *why)
 {
     link->wanted = false;
-    cqr_wheel_disarm(&lane->wheel, &link->timer);
-    cqr_shards_end(lane, link, why);
-    if (link->conn != NULL) {
-        if (link->up) {
-            link->up = false;
-            link->pool->up_count--;
-        } else {
-            link->pool->connecting_count--;
-        }
-        struct conn *conn = link->conn;
-        link->conn = NULL;
-        conn->home = NULL;
-        cqr_writer_shut(conn, CQLRING_CLOSED, why);
-    }
+    link_let_go(lane, link, false, why);
+}
+
+/* The node is elsewhere, and the same node: what is under way at the old address is answered there, or tried again like anything
+   else that is lost; new requests wait for the new address, or go to other nodes. */
+static void link_place(struct lane *lane, struct pool_link *link, const struct node_place *place)
+{
+    const struct node_place *before = link->place;
+    link->place = place;
+    if (cqr_address_equal(&before->address, &place->address))
+        return;
+    link->attempts = 0;
+    link_let_go(lane, link, true, "the node has another address now");
 }
 
 /* ---- pools ---- */
@@ -433,6 +472,7 @@ static struct pool_link *link_make(struct pool *pool, struct cqlring_node *node)
         return NULL;
     link->pool = pool;
     link->node = node;
+    link->place = cqr_node_place(node);
     link->remote = !node->is_local;
     link->arrivals = atomic_load_explicit(&node->arrivals, memory_order_relaxed);
     link->timer.kind = TIMER_LINK;
@@ -467,9 +507,7 @@ void cqr_pool_topology(struct pool *pool, struct topology *topology)
         if (link == NULL && (link = link_make(pool, node)) == NULL)
             continue;
         link->seen = true;
-        if (link->conn != NULL && link->conn->ports.shards == 0 && !cqr_address_equal(&link->conn->address, &node->address)) {
-            link_drop(lane, link, "the node has a new address"); /* the same host_id: the same node (its rows go on there) */
-        }
+        link_place(lane, link, cqr_node_place(node));
         if (!link->wanted) {
             link->wanted = true;
             link->attempts = 0;

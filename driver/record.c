@@ -92,7 +92,7 @@ uint32_t cqlring_cluster_connections(const cqlring_cluster *handle, cqlring_conn
             continue;
         connections[count] = record->info;
         for (uint32_t i = 0; connections[count].node == NULL && i < topology->node_count; i++)
-            if (cqr_address_equal(&topology->nodes[i]->address, &record->address))
+            if (cqr_address_equal(&cqr_node_place(topology->nodes[i])->address, &record->address))
                 connections[count].node = topology->nodes[i];
     }
     pthread_mutex_unlock(&cluster->lock);

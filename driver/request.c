@@ -106,7 +106,7 @@ const char *cqr_opcode_name(uint8_t opcode)
 
 static const char *node_text(const struct op *op)
 {
-    return op->node != NULL ? op->node->text : op->conn != NULL ? op->conn->text : "no node";
+    return op->node != NULL ? cqr_node_place(op->node)->text : op->conn != NULL ? op->conn->text : "no node";
 }
 
 static bool is_write(const struct op *op)

@@ -180,7 +180,7 @@ uint16_t cqr_batch_common(const struct request_body *body, const cqlring_batch *
         for (uint32_t j = 0; j < count; j++)
             for (uint32_t k = 0; k < topology->node_count; k++) {
                 const struct cqlring_node *node = topology->nodes[k];
-                if (node->index != replicas[j] || !node->is_local || node->is_denied)
+                if (node->index != replicas[j] || !node->is_local || cqr_node_place(node)->is_denied)
                     continue;
                 tally_add(&tally, replicas[j]);
                 if (is_first)

@@ -50,6 +50,7 @@ struct cqlring_cluster {
     char client_id[37];
     int64_t resolve_timeout_us;         /* −1: as long as it takes */
     int64_t connect_timeout_us, heartbeat_us, suspect_after_us, reconnect_min_us, reconnect_max_us;
+    int64_t resolve_interval_us;        /* −1 never */
     uint32_t inflight_per_connection, orphans_max, frame_size_max, request_size_max;
     bool version_explicit;
     void (*on_node)(const cqlring_node *node, cqlring_node_event event, void *context);
@@ -78,7 +79,8 @@ struct cqlring_cluster {
     struct conn_record *records;        /* open connections, under the lock */
     char guessed_datacenter[128];
 
-    struct control *control;            /* lane 0's submitter, as the next three */
+    struct contacts *contacts;          /* lane 0's submitter, as the next four */
+    struct control *control;
     struct agreement_desk *agreement;
     struct schema_desk *schema;
     struct trace_fetch *traces;         /* being read */
@@ -90,6 +92,7 @@ struct cqlring_cluster {
 struct pool_link {
     struct pool *pool;                  /* NULL: control's */
     struct cqlring_node *node;
+    const struct node_place *place;     /* where its connections go: the node's, of the newest topology here */
     struct conn *conn;                  /* connecting or up; NULL: waiting for the timer, or given up */
     bool up;
     bool wanted;                        /* the node is in the topology (and local) */
@@ -191,8 +194,6 @@ void cqr_cluster_release(struct cqlring_cluster *cluster);
 struct cqlring_cluster *cqr_cluster_handle(struct cqlring_cluster *cluster); /* a reference that keeps it open: for cqlring_cluster_release */
 bool cqr_cluster_has(const struct cqlring_cluster *cluster, const struct cqlring_node *node); /* any thread */
 struct cqlring_session *cqr_session_retain(struct cqlring_session *session);
-/* The cluster's node of that host_id, address and place; made when it is new (index is given by the cluster). NULL: out of memory. */
-struct cqlring_node *cqr_cluster_intern(struct cqlring_cluster *cluster, const struct cqlring_node *like);
 cqlring_status cqr_cluster_close(struct cqlring_cluster *cluster, int64_t drain_us, cqlring_future *future); /* future: NULL, or completed at the end */
 cqlring_future *cqr_close_future(struct runtime_core *runtime);
 int64_t cqr_cluster_timestamps(struct lane *lane, struct cqlring_cluster *cluster); /* takes a run of them and returns the first */
@@ -224,8 +225,6 @@ enum { AGREEMENT_DEFAULT_US = 10000000 };
 
 /* control.c, submitter of lane 0 */
 struct conn *cqr_control_conn(const struct cqlring_cluster *cluster); /* the control connection; NULL: there is none just now */
-/* The name of a contact point that was resolved to this address, "" if none. Lane 0's submitter. */
-const char *cqr_control_name(const struct cqlring_cluster *cluster, const struct address *address);
 bool cqr_control_create(struct cqlring_cluster *cluster);
 void cqr_control_start(struct cqlring_cluster *cluster);  /* any thread; resolves, then goes on on the lane */
 void cqr_control_stop(struct lane *lane, struct cqlring_cluster *cluster);
@@ -254,6 +253,8 @@ void cqr_conn_trust(struct lane *lane, struct conn *conn);  /* heard from a susp
 void cqr_pool_reasons(struct lane *lane, const struct cqlring_session *session, const struct cqlring_node *target, char *text, size_t size);
 void cqr_link_timer(struct lane *lane, struct pool_link *link);
 void cqr_link_connect(struct lane *lane, struct pool_link *link);
+/* The connection is not used any more: closed, but for what is under way on it, which is waited for. */
+void cqr_conn_drain(struct lane *lane, struct conn *conn, const char *why);
 void cqr_link_request(struct pool_link *link, struct conn_request *request); /* for a connection to its node; points into both */
 void cqr_conn_watch(struct lane *lane, struct conn *conn); /* its watch timer fired: heartbeat, suspicion, connect time-out */
 

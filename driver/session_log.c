@@ -57,7 +57,7 @@ static void tell(struct lane *lane, struct session_lane *part, const struct log_
                                .event = news->event,
                                .message = line,
                                .node = news->node,
-                               .address = news->node != NULL ? news->node->text : "",
+                               .address = news->node != NULL ? cqr_node_place(news->node)->text : "",
                                .keyspace = version != NULL && version->keyspace[0] != '\0' ? version->keyspace : session->keyspace,
                                .statement = {NULL, 0},
                                .status = news->status,

@@ -83,7 +83,7 @@ static void port_pause(struct lane *lane, struct shard_set *set, int64_t pause_s
     if (before > lane->now_us)
         return;
     cqr_pool_log(lane, set->link->pool, &(struct log_news){.level = CQLRING_LOG_WARN, .node = node_of(set->link)},
-                 "%s: its shard-aware port %u is not used for %lld s, shards are reached by trial on the ordinary port: %s", node_of(set->link)->text, set->port,
+                 "%s: its shard-aware port %u is not used for %lld s, shards are reached by trial on the ordinary port: %s", set->link->place->text, set->port,
                  (long long)pause_s, why);
 }
 
@@ -172,7 +172,7 @@ static void fill(struct lane *lane, struct shard_set *set)
             if (set->connecting_count > 0)
                 return; /* these are the last trials */
             cqr_pool_log(lane, pool, &(struct log_news){.level = CQLRING_LOG_INFO, .node = node_of(link)},
-                         "%s: %u of its %u shards were not found by %u trials, again in %d s", node_of(link)->text, set->count - set->up_count, set->count,
+                         "%s: %u of its %u shards were not found by %u trials, again in %d s", link->place->text, set->count - set->up_count, set->count,
                          set->misses, TRIAL_PAUSE_S);
             spares_close(set);
             set->misses = 0;
@@ -181,7 +181,7 @@ static void fill(struct lane *lane, struct shard_set *set)
         }
         if (!lane_has_room(lane)) {
             cqr_pool_log(lane, pool, &(struct log_news){.level = set->said_full ? CQLRING_LOG_DEBUG : CQLRING_LOG_WARN, .node = node_of(link)},
-                         "%s: %u of its %u shards have a connection, for more the runtime's connections_max (%u a lane) is too small", node_of(link)->text,
+                         "%s: %u of its %u shards have a connection, for more the runtime's connections_max (%u a lane) is too small", link->place->text,
                          set->up_count, set->count, lane->conn_max);
             set->said_full = true;
             spares_close(set);
@@ -239,7 +239,7 @@ void cqr_shards_begin(struct lane *lane, struct pool_link *link)
     fill_in(lane, set, jitter_us(lane, link));
 }
 
-void cqr_shards_end(struct lane *lane, struct pool_link *link, const char *why)
+void cqr_shards_end(struct lane *lane, struct pool_link *link, bool drain, const char *why)
 {
     struct shard_set *set = link->shards;
     if (set == NULL)
@@ -252,7 +252,11 @@ void cqr_shards_end(struct lane *lane, struct pool_link *link, const char *why)
         give_up(set->connecting[--set->connecting_count], CQLRING_CLOSED, why);
     spares_close(set);
     for (uint32_t shard = 0; shard < set->count; shard++)
-        if (set->conns[shard] != NULL && set->conns[shard] != link->conn)
+        if (set->conns[shard] == NULL || set->conns[shard] == link->conn)
+            continue;
+        else if (drain)
+            cqr_conn_drain(lane, set->conns[shard], why);
+        else
             give_up(set->conns[shard], CQLRING_CLOSED, why);
     cqr_mem_free(set->conns);
     cqr_mem_free(set);
@@ -263,12 +267,12 @@ void cqr_shards_end(struct lane *lane, struct pool_link *link, const char *why)
 /* The node was restarted with another number of shards: this connection is the first of the new set. */
 static void reshape(struct lane *lane, struct pool_link *link, struct conn *conn)
 {
-    cqr_pool_log(lane, link->pool, &(struct log_news){.level = CQLRING_LOG_WARN, .node = node_of(link)}, "%s has %u shards now, it had %u", node_of(link)->text,
+    cqr_pool_log(lane, link->pool, &(struct log_news){.level = CQLRING_LOG_WARN, .node = node_of(link)}, "%s has %u shards now, it had %u", link->place->text,
                  conn->shard.shard_count, link->shards->count);
     struct conn *old = link->conn;
     link->conn = conn;
     old->writer.replaced = true;
-    cqr_shards_end(lane, link, "the node has another number of shards now");
+    cqr_shards_end(lane, link, false, "the node has another number of shards now");
     if (old->home != NULL)
         give_up(old, CQLRING_LOST, "the node has another number of shards now");
     cqr_shards_begin(lane, link);
@@ -336,7 +340,7 @@ static void refill_later(struct lane *lane, struct shard_set *set, bool failed)
 static void said_lost(struct lane *lane, const struct pool_link *link, const struct conn *conn, const char *why)
 {
     cqr_pool_log(lane, link->pool, &(struct log_news){.level = CQLRING_LOG_WARN, .event = CQLRING_EVENT_CONNECTION_LOST, .node = node_of(link), .status = CQLRING_LOST},
-                 "lost the connection to shard %u of %s: %s", conn->shard.shard, node_of(link)->text, why);
+                 "lost the connection to shard %u of %s: %s", conn->shard.shard, link->place->text, why);
 }
 
 void cqr_shards_down(struct lane *lane, struct pool_link *link, struct conn *conn)
@@ -373,7 +377,7 @@ bool cqr_shards_replace(struct lane *lane, struct pool_link *link, struct conn *
             next = set->conns[shard];
     link->conn = next;
     if (next == NULL) {
-        cqr_shards_end(lane, link, "no connection to the node is left");
+        cqr_shards_end(lane, link, false, "no connection to the node is left");
         return false;
     }
     const char *why = cqr_conn_writer_knows(conn) ? conn->writer.shut_text : conn->down_text;

@@ -54,8 +54,8 @@ void cqr_shards_up(struct lane *lane, struct pool_link *link, struct conn *conn)
 void cqr_shards_down(struct lane *lane, struct pool_link *link, struct conn *conn);
 /* link->conn is down. True: another one has taken its place. False: none is left, and the set is gone. */
 bool cqr_shards_replace(struct lane *lane, struct pool_link *link, struct conn *conn);
-/* Every connection of the set but link->conn is given up, and the set freed. */
-void cqr_shards_end(struct lane *lane, struct pool_link *link, const char *why);
+/* Every connection of the set but link->conn is given up (drain: once what is under way on it is answered), and the set freed. */
+void cqr_shards_end(struct lane *lane, struct pool_link *link, bool drain, const char *why);
 void cqr_shards_timer(struct lane *lane, struct timer *timer);
 
 /* The connection for a request of this shard (−1: any): the shard's own unless it is not up, suspect, full or busy, else the least

@@ -7,6 +7,7 @@
 
 #include "driver/agreement.h"
 #include "driver/authenticate.h"
+#include "driver/contacts.h"
 #include "driver/execution.h"
 #include "driver/job.h"
 #include "driver/lane.h"
@@ -179,6 +180,9 @@ static void expire(struct lane *lane)
             break;
         case TIMER_CLOSE:
             cqr_close_timer(lane, timer);
+            break;
+        case TIMER_CONTACTS:
+            cqr_contacts_timer(lane, timer);
             break;
         case TIMER_CONTROL:
             cqr_control_timer(lane, timer);

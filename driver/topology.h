@@ -6,7 +6,8 @@
    replication of keyspaces. Control builds a new one and hands it to every lane; nobody changes one.
 
    Nodes are interned by host_id and live as long as their cluster and every handle that names one (a completion's node
-   stays valid after the cluster's close). A node's index never changes and is not used again. */
+   stays valid after the cluster's close). A node's index never changes and is not used again. Where a node is may change: that
+   is a place of its own, never written again once others can see it, and kept as long as the node. */
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,18 +19,26 @@
 
 struct node_stats;
 
+struct node_place {
+    struct node_place *older;          /* of the same node; lane 0's submitter */
+    struct address announced;          /* where the cluster says it is; address, unless that was translated */
+    struct address address;            /* what is dialled */
+    char text[64];                     /* "10.0.0.3:9042" */
+    char contact_name[256];            /* the name that resolved to it, "" if none: for TLS */
+    char release_version[64];          /* a restart may change it, as it may the address */
+    bool is_denied;                    /* by the application: never connected to */
+};
+
 struct cqlring_node {
     uint32_t index;
     uint8_t host_id[16];
-    struct address announced;          /* where the cluster says it is; address, unless that was translated */
-    struct address address;            /* control's; read by the submitter through the topology's message order */
-    char text[64];                     /* "10.0.0.3:9042" */
-    char contact_name[256];            /* the name that resolved to it, "" if none: for TLS */
-    char datacenter[128], rack[128], release_version[64];
+    _Atomic(const struct node_place *) place; /* where it is now; cqr_node_place */
+    struct node_place *places;         /* all there were; lane 0's submitter */
+    const struct node_place *told_place; /* to on_node; lane 0's submitter */
+    char datacenter[128], rack[128];
     uint16_t dc, rack_number;          /* interned */
     bool is_local;
     bool told, told_up;                /* to on_node: it is there, it is up; lane 0's submitter */
-    bool is_denied;                    /* by the application: never connected to */
     bool in_rack;                      /* the local one */
     atomic_uint connections;           /* up, all lanes */
     atomic_uint arrivals;              /* times that connections went from none to one */
@@ -40,6 +49,12 @@ struct cqlring_node {
     atomic_uint sharding;              /* as its last connection told: cqr_node_shards, and << 16 the bits of a token that say nothing of them */
     _Atomic(int64_t) shard_port_after_us; /* its shard-aware port is not used before; relaxed */
 };
+
+static inline const struct node_place *cqr_node_place(const struct cqlring_node *node) /* any thread; lives as long as the node */
+{
+    /* acquire: pairs with the release in cqr_node_settle */
+    return atomic_load_explicit(&((struct cqlring_node *)(uintptr_t)node)->place, memory_order_acquire);
+}
 
 static inline uint32_t cqr_node_shards(unsigned sharding) /* 0: not sharded */
 {
@@ -57,6 +72,7 @@ struct topology {
     uint64_t number;                   /* grows with each snapshot */
     struct cqlring_node **nodes;       /* those in the cluster now, any order; pointers into the cluster's table */
     uint32_t node_count;
+    bool has_doubles;                  /* a node was there twice, at two addresses: peers are yet to be cleared up */
     struct ring_node *places;          /* by node index, 0 … place_count−1: dc and rack of each */
     uint32_t place_count;
     struct ring_entry *ring;           /* sorted; entry.node is a node index */

@@ -93,6 +93,7 @@ static void ck_assert_order(struct flow *flow)
             case CQLRING_NODE_UP: ck_assert(there && !up); up = true; break;
             case CQLRING_NODE_DOWN: ck_assert(there && up); up = false; break;
             case CQLRING_NODE_REMOVED: ck_assert(there && !up); there = false; break;
+            case CQLRING_NODE_MOVED: ck_abort_msg("nothing moves here"); break;
             }
         }
     }

@@ -15,6 +15,7 @@
 #include "watch.h"
 
 static atomic_uint lookups, first_host = 1, host_count = 2; /* 127.0.0.first_host, … */
+static atomic_uint on_other_threads; /* lookups on a thread that is not the resolver's */
 
 /* A resolver that does not answer: whoever asks waits for it. */
 static pthread_mutex_t stuck_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -35,6 +36,10 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
     (void)name;
     (void)hints;
     atomic_fetch_add(&lookups, 1);
+    char thread[16] = "";
+    pthread_getname_np(pthread_self(), thread, sizeof thread);
+    if (strcmp(thread, "cqlring-dns") != 0)
+        atomic_fetch_add(&on_other_threads, 1);
     pthread_mutex_lock(&stuck_lock);
     stuck_count++;
     while (stuck)
@@ -84,6 +89,25 @@ static void open_by_name(struct flow *flow)
     flow_open(flow);
 }
 
+static bool is_nothing_left(struct flow *flow, void *unused)
+{
+    (void)flow;
+    (void)unused;
+    return cqr_mem_live_count() == 0;
+}
+
+/* A look-up that has begun holds memory until its thread, for which nobody waits, is through. */
+static void close_names(struct flow *flow)
+{
+    cqlring_session_release(flow->session);
+    cqlring_cluster_release(flow->cluster);
+    flow_ok(cqlring_runtime_destroy(flow->runtime));
+    node_cluster_stop(flow->node);
+    flow->runtime = NULL;
+    watch_for(flow, is_nothing_left, NULL);
+    memset(flow, 0, sizeof *flow);
+}
+
 /* One certificate for the name, that all nodes show: each is known by it, not only the one that was dialled first. */
 START_TEST(tl_all_addresses_of_a_name_are_verified_by_it)
 {
@@ -100,7 +124,7 @@ START_TEST(tl_all_addresses_of_a_name_are_verified_by_it)
         flow_ok(ask_prepared(&flow, insert, values, 2, NULL, NULL, NULL));
     }
     cqlring_prepared_release(insert);
-    flow_close(&flow);
+    close_names(&flow);
 }
 END_TEST
 
@@ -116,29 +140,9 @@ START_TEST(rc_21_a_dead_address_of_a_name_leaves_the_others)
     flow_ok(ask_text(&flow, "SELECT key FROM system.local", NULL, 0, NULL, NULL, NULL));
     node_up(flow.node, 0, false);
     watch_for(&flow, watch_all_up, &(uint32_t){2});
-    flow_close(&flow);
+    close_names(&flow);
 }
 END_TEST
-
-static bool is_nothing_left(struct flow *flow, void *unused)
-{
-    (void)flow;
-    (void)unused;
-    return cqr_mem_live_count() == 0;
-}
-
-/* A lookup that is under way holds its cluster until it returns, and nobody waits for it. */
-static void close_names(struct flow *flow)
-{
-    cqlring_session_release(flow->session);
-    cqlring_cluster_release(flow->cluster);
-    flow->session = NULL;
-    flow->cluster = NULL;
-    flow_ok(cqlring_runtime_destroy(flow->runtime));
-    flow->runtime = NULL;
-    node_cluster_stop(flow->node);
-    watch_for(flow, is_nothing_left, NULL);
-}
 
 static bool has_looked(struct flow *flow, void *before)
 {
@@ -164,13 +168,6 @@ START_TEST(rc_02_names_are_looked_up_again_when_all_nodes_are_away)
 }
 END_TEST
 
-static bool nothing_is_left(struct flow *flow, void *unused)
-{
-    (void)flow;
-    (void)unused;
-    return cqr_mem_live_count() == 0;
-}
-
 /* In caller mode, where the open itself asks, a resolver's time-out is its own. */
 START_TEST(a_name_without_an_answer_is_given_up_after_its_time_out)
 {
@@ -191,7 +188,7 @@ START_TEST(a_name_without_an_answer_is_given_up_after_its_time_out)
         node_cluster_stop(flow.node);
         flow.node = NULL;
         stick(false);
-        watch_for(&flow, nothing_is_left, NULL);
+        watch_for(&flow, is_nothing_left, NULL);
     } else {
         flow_start(&flow);
     }
@@ -245,8 +242,122 @@ START_TEST(a_name_without_an_answer_keeps_nobody_from_the_others)
     node_cluster_stop(flow.node);
     flow.node = NULL;
     stick(false);
-    watch_for(&flow, nothing_is_left, NULL);
+    watch_for(&flow, is_nothing_left, NULL);
     flow_close(&flow);
+}
+END_TEST
+
+/* Where the name leads to n nodes from 127.0.0.first on. */
+static void name_leads_to(unsigned first, unsigned n)
+{
+    atomic_store(&first_host, first);
+    atomic_store(&host_count, n);
+}
+
+static void lookups_pass(struct flow *flow, unsigned count)
+{
+    unsigned before = atomic_load(&lookups) + count - 1;
+    watch_for(flow, has_looked, &before);
+}
+
+/* rc_02, all of it: the only node comes back elsewhere, and nobody is left to tell: the name leads there. It is the same node. */
+START_TEST(rc_02_a_cluster_that_moved_as_a_whole_is_found_by_its_name)
+{
+    struct flow flow;
+    start(&flow, 1);
+    flow_start(&flow);
+    open_by_name(&flow);
+    if (flow.threads != CQLRING_THREADS_CALLER) {
+        const cqlring_node *before = NULL, *after = NULL;
+        ck_assert_uint_eq(cqlring_cluster_nodes(flow.cluster, &before, 1), 1);
+        name_leads_to(77, 1);
+        node_move(flow.node, 0, "127.0.0.77", 0);
+        cqlring_node_info info;
+        do {
+            watch_pass(&flow, 2);
+            cqlring_cluster_nodes(flow.cluster, &after, 1);
+            cqlring_node_describe(after, &info);
+        } while (strncmp(info.address, "127.0.0.77:", 11) != 0 || !info.is_up);
+        ck_assert_ptr_eq(before, after);
+    }
+    ask_until_served(&flow);
+    close_names(&flow);
+}
+END_TEST
+
+/* On the resolver's thread, again and again; said when they lead elsewhere, and only then. */
+START_TEST(names_are_looked_up_again_by_the_clock)
+{
+    struct flow flow;
+    start(&flow, 2);
+    flow_start(&flow);
+    flow.options.resolve_interval_us = 20000;
+    unsigned elsewhere = atomic_load(&on_other_threads);
+    open_by_name(&flow);
+    if (flow.threads == CQLRING_THREADS_CALLER) { /* it would block the caller: at the open only */
+        unsigned before = atomic_load(&lookups);
+        watch_pass(&flow, 100);
+        ck_assert_uint_eq(atomic_load(&lookups), before);
+        close_names(&flow);
+        return;
+    }
+    lookups_pass(&flow, 3);
+    ck_assert_uint_eq(watch_log_count("lead elsewhere now"), 0);
+    name_leads_to(1, 1);
+    watch_for(&flow, watch_logged, "lead elsewhere now: 127.0.0.1:");
+    lookups_pass(&flow, 3);
+    ck_assert_uint_eq(watch_log_count("lead elsewhere now"), 1);
+    name_leads_to(1, 2);
+    watch_for(&flow, watch_logged, ", 127.0.0.2:");
+    lookups_pass(&flow, 3);
+    ck_assert_uint_eq(watch_log_count("lead elsewhere now"), 2);
+    ck_assert_uint_eq(atomic_load(&on_other_threads), elsewhere);
+    ck_assert_uint_eq(flow_stats(&flow).connections_lost, 0);
+    close_names(&flow);
+}
+END_TEST
+
+/* What was learned while all was well counts when the names cannot be looked up in the hour of need. */
+START_TEST(where_names_led_is_where_the_control_connection_goes_when_they_cannot_be_looked_up)
+{
+    struct flow flow;
+    start(&flow, 1);
+    flow_start(&flow);
+    flow.options.resolve_interval_us = 20000;
+    open_by_name(&flow);
+    if (flow.threads != CQLRING_THREADS_CALLER) {
+        name_leads_to(77, 1);
+        watch_for(&flow, watch_logged, "lead elsewhere now: 127.0.0.77:");
+        name_leads_to(77, 0);
+        watch_for(&flow, watch_logged, "contact points cannot be looked up, what is known of them stays: contact point 1, \"elsewhere.example\"");
+        node_move(flow.node, 0, "127.0.0.77", 0);
+        watch_for(&flow, watch_logged, "has moved to 127.0.0.77:");
+    }
+    ask_until_served(&flow);
+    close_names(&flow);
+}
+END_TEST
+
+/* The name's new address is given to what is found there: certificates are made out to it. */
+START_TEST(tl_a_node_that_moved_is_verified_by_the_name_that_leads_there)
+{
+    static cqlring_tls_options tls;
+    struct flow flow;
+    start(&flow, 3);
+    secure_flow(&flow, "node-wronghost", &tls); /* made out to elsewhere.example */
+    flow_start(&flow);
+    flow.options.resolve_interval_us = 20000;
+    open_by_name(&flow);
+    watch_for(&flow, watch_all_up, &(uint32_t){3});
+    if (flow.threads != CQLRING_THREADS_CALLER) {
+        name_leads_to(1, 4);
+        watch_for(&flow, watch_logged, "127.0.0.4:");
+        node_move(flow.node, 2, "127.0.0.4", 0); /* nobody tells */
+        name_leads_to(1, 5);                     /* but what names lead to changes once more, so it is looked at again */
+        watch_for(&flow, watch_logged, "has moved to 127.0.0.4:");
+        watch_for(&flow, watch_all_up, &(uint32_t){3});
+    }
+    close_names(&flow);
 }
 END_TEST
 
@@ -262,6 +373,10 @@ int main(void)
     tcase_add_test(tcase, a_name_without_an_answer_is_given_up_after_its_time_out);
     tcase_add_test(tcase, a_name_without_an_answer_keeps_nobody_from_the_others);
     tcase_add_test(tcase, rc_02_names_are_looked_up_again_when_all_nodes_are_away);
+    tcase_add_test(tcase, rc_02_a_cluster_that_moved_as_a_whole_is_found_by_its_name);
+    tcase_add_test(tcase, names_are_looked_up_again_by_the_clock);
+    tcase_add_test(tcase, where_names_led_is_where_the_control_connection_goes_when_they_cannot_be_looked_up);
+    tcase_add_test(tcase, tl_a_node_that_moved_is_verified_by_the_name_that_leads_there);
     suite_add_tcase(suite, tcase);
     int status = flow_main(suite);
     secure_remove();

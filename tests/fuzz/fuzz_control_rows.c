@@ -8,6 +8,7 @@
 
 #include "driver/control_rows.h"
 #include "driver/failure.h"
+#include "driver/node.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
@@ -61,9 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             }
             cqr_topology_release(topology);
         }
-        for (uint32_t i = 0; i < cluster.node_count; i++)
-            cqr_mem_free(cluster.nodes[i]);
-        cqr_mem_free(cluster.nodes);
+        cqr_nodes_free(&cluster);
         pthread_mutex_destroy(&cluster.lock);
     }
     cqlring_result_release(local);

@@ -81,8 +81,43 @@ static bool is_there(cqlring_cluster *cluster, const char *address)
     return false;
 }
 
+/* The nodes as they were at first: their handles, and who each is. */
+struct crowd {
+    const cqlring_node *nodes[8];
+    uint8_t host_ids[8][16];
+    uint32_t count;
+};
+
+static struct crowd crowd_of(cqlring_cluster *cluster)
+{
+    struct crowd crowd = {.count = cqlring_cluster_nodes(cluster, crowd.nodes, 8)};
+    for (uint32_t i = 0; i < crowd.count && i < 8; i++) {
+        cqlring_node_info info;
+        cqlring_node_describe(crowd.nodes[i], &info);
+        memcpy(crowd.host_ids[i], info.host_id, 16);
+    }
+    return crowd;
+}
+
+static bool has_handle(const struct crowd *crowd, const cqlring_node *node, const uint8_t host_id[16])
+{
+    for (uint32_t i = 0; i < crowd->count && i < 8; i++)
+        if (crowd->nodes[i] == node)
+            return memcmp(crowd->host_ids[i], host_id, 16) == 0;
+    return false;
+}
+
+static bool is_same_crowd(const struct crowd *before, const struct crowd *after)
+{
+    uint32_t same = 0;
+    for (uint32_t i = 0; i < after->count && i < 8; i++)
+        same += has_handle(before, after->nodes[i], after->host_ids[i]);
+    return before->count == after->count && same == before->count;
+}
+
 static void roll(cqlring_cluster *cluster, cqlring_session *session)
 {
+    struct crowd before = crowd_of(cluster);
     char move[80];
     snprintf(move, sizeof move, "move 3 %s", live.moved);
     const struct bulk_step steps[] = {{3, "restart 1"}, {25, "restart 2"}, {50, "restart 3"}, {75, "pause 2"}, {83, "resume 2"}, {88, "kill 1"}, {92, "restart 1"}, {95, move}};
@@ -93,6 +128,8 @@ static void roll(cqlring_cluster *cluster, cqlring_session *session)
     live_begin("rolling: a job at LOCAL_QUORUM outlasts restarts of all local nodes, a frozen, a killed and a moved one, and no row fails");
     uint64_t end = bulk_write(session, &how);
     (void)live_check(bulk_wait_for_nodes(cluster, 3, 60) && is_there(cluster, live.moved), "the node that moved is used at its new address");
+    struct crowd after = crowd_of(cluster);
+    (void)live_check(is_same_crowd(&before, &after), "restarted and moved, they are the same nodes by the same handles");
     live_end();
 
     live_begin("rolling: no acknowledged row is missing");

@@ -129,6 +129,7 @@ struct node_member {
     bool up;
     bool member; /* in the ring */
     bool hidden; /* missing from the others' peers */
+    char stale_address[48]; /* peers show it here, too; "" */
     uint8_t lag; /* enum node_lag: which schema_version it names */
     uint8_t schema_version[16]; /* NODE_LAG_BEHIND: the old one */
     uint32_t token_count;

@@ -2,6 +2,9 @@
 /* EVENTs to registered connections; what is done to nodes from outside. */
 #include "tests/node/cluster.h"
 
+#include <arpa/inet.h>
+#include <stdio.h>
+
 #include "cql/frame.h"
 
 static void send_one(struct node_conn *conn, const void *body, size_t size)
@@ -191,6 +194,43 @@ void node_hide(struct node_cluster *cluster, uint32_t node, bool hidden)
     cluster_lock(cluster);
     cluster->engine.members[node].hidden = hidden;
     node_engine_ring_changed(&cluster->engine, cluster_wall(cluster));
+    leave_lock(cluster);
+}
+
+void node_move(struct node_cluster *cluster, uint32_t node, const char *address, uint32_t how)
+{
+    cluster_lock(cluster);
+    struct node_member *member = &cluster->engine.members[node];
+    bool telling = (how & NODE_MOVE_TELL) != 0;
+    if (telling)
+        tell(cluster, NODE_ALL, "STATUS_CHANGE", "DOWN", node);
+    if ((how & NODE_MOVE_KEEP) == 0) {
+        cut(cluster, node, 0);
+        come_up(cluster, node);
+    }
+    if ((how & NODE_MOVE_STALE) != 0)
+        memcpy(member->stale_address, member->address, sizeof member->stale_address);
+    (void)inet_pton(member->inet_size == 4 ? AF_INET : AF_INET6, address, member->inet);
+    (void)snprintf(member->address, sizeof member->address, "%s", address);
+    node_engine_ring_changed(&cluster->engine, cluster_wall(cluster));
+    if (telling) {
+        tell(cluster, NODE_ALL, "TOPOLOGY_CHANGE", "NEW_NODE", node);
+        tell(cluster, NODE_ALL, "STATUS_CHANGE", "UP", node);
+    }
+    leave_lock(cluster);
+}
+
+void node_replace(struct node_cluster *cluster, uint32_t node, bool telling)
+{
+    cluster_lock(cluster);
+    cut(cluster, node, 0);
+    come_up(cluster, node);
+    cluster->engine.members[node].host_id[15] ^= 0x5A;
+    node_engine_ring_changed(&cluster->engine, cluster_wall(cluster));
+    if (telling) {
+        tell(cluster, NODE_ALL, "TOPOLOGY_CHANGE", "NEW_NODE", node);
+        tell(cluster, NODE_ALL, "STATUS_CHANGE", "UP", node);
+    }
     leave_lock(cluster);
 }
 

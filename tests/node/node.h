@@ -281,6 +281,13 @@ void node_leave(struct node_cluster *cluster, uint32_t node, bool tell);
 void node_join(struct node_cluster *cluster, uint32_t node, bool tell);
 /* Missing from the others' peers, but serving. */
 void node_hide(struct node_cluster *cluster, uint32_t node, bool hidden);
+/* Restarted at another address (a literal of the same family), with the port, the host id and the tokens it had. KEEP: the
+   connections to the old address live on. TELL: from the others DOWN of the old address, NEW_NODE and UP of the new one. STALE: the
+   others' peers have a row of the old address too, from now on. */
+enum { NODE_MOVE_KEEP = 1, NODE_MOVE_TELL = 2, NODE_MOVE_STALE = 4 };
+void node_move(struct node_cluster *cluster, uint32_t node, const char *address, uint32_t how);
+/* Another machine takes its place: its address and tokens, but a host id of its own. */
+void node_replace(struct node_cluster *cluster, uint32_t node, bool tell);
 /* Which schema_version it has, by its own system.local and the others' peers: the cluster's, from
    now on the one it has, or none at all. */
 enum node_lag { NODE_LAG_NONE, NODE_LAG_BEHIND, NODE_LAG_SILENT };

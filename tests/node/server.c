@@ -36,6 +36,7 @@ struct listener {
     uint32_t node;
     uint32_t armed;
     bool shard_aware;
+    uint8_t inet[16]; /* where: the node's address, until that changes */
 };
 
 struct connection {
@@ -137,6 +138,7 @@ static bool open_listeners(struct node_server *server, char *message, size_t mes
             server->listeners[i].fd = listen_at(member, wanted, &member->port);
             if (server->listeners[i].fd < 0)
                 break;
+            memcpy(server->listeners[i].inet, member->inet, sizeof member->inet);
         }
         if (i == count)
             return true;
@@ -161,12 +163,15 @@ static void settle_listener(struct node_server *server, struct listener *listene
     bool wanted = member->up && port != 0 && !node_fault_refuses(cluster, listener->node);
     if (listener->shard_aware && member->shard_port_is == NODE_SHARD_PORT_CLOSED)
         wanted = false;
-    if (!wanted && listener->fd >= 0) {
+    bool moved = memcmp(listener->inet, member->inet, sizeof member->inet) != 0;
+    if (listener->fd >= 0 && (!wanted || moved)) {
         (void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, listener->fd, NULL);
         (void)close(listener->fd);
         listener->fd = -1;
-    } else if (wanted && listener->fd < 0) {
+    }
+    if (wanted && listener->fd < 0) {
         uint16_t bound;
+        memcpy(listener->inet, member->inet, sizeof member->inet);
         listener->fd = listen_at(member, port, &bound);
         if (listener->fd >= 0)
             watch(server, listener, listener->fd, &listener->armed);
@@ -196,6 +201,7 @@ static bool open_shard_listeners(struct node_server *server, char *message, size
         struct node_member *member = &cluster->engine.members[i];
         struct listener *listener = &server->listeners[NODE_COUNT_MAX + i];
         listener->shard_aware = true;
+        memcpy(listener->inet, member->inet, sizeof member->inet);
         listener->fd = listen_at(member, 0, &member->shard_port);
         if (listener->fd < 0) {
             (void)snprintf(message, message_size, "cannot listen on %s: %s", member->address,

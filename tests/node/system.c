@@ -383,8 +383,8 @@ static void write_local(struct node_engine *engine, uint32_t node, int64_t now_u
 }
 
 /* How `viewer` sees another node. */
-static void write_peer(struct node_engine *engine, uint32_t viewer, uint32_t node, bool v2,
-                       int64_t now_us)
+static void write_peer(struct node_engine *engine, uint32_t viewer, uint32_t node,
+                       const char *address, bool v2, int64_t now_us)
 {
     const struct node_member *member = &engine->members[node];
     struct out out = {0};
@@ -393,13 +393,13 @@ static void write_peer(struct node_engine *engine, uint32_t viewer, uint32_t nod
             &out,
             "INSERT INTO system.peers_v2 (peer, peer_port, native_address, native_port, data_center, rack, host_id, release_version, schema_version, tokens) "
             "VALUES ('%s', %u, '%s', %u, ",
-            member->address, engine->options->ports_differ ? 7000 + node : 7000, member->address,
+            address, engine->options->ports_differ ? 7000 + node : 7000, address,
             member->port);
     else
         node_out_printf(
             &out,
             "INSERT INTO system.peers (peer, rpc_address, data_center, rack, host_id, release_version, schema_version, tokens) VALUES ('%s', '%s', ",
-            member->address, member->address);
+            address, address);
     node_put_quoted(&out, slice_text(member->dc));
     node_out_printf(&out, ", ");
     node_put_quoted(&out, slice_text(member->rack));
@@ -431,9 +431,12 @@ void node_system_write_members(struct node_engine *engine, int64_t now_us)
         for (uint32_t j = 0; j < engine->member_count; ++j) {
             if (j == i || !engine->members[j].member || engine->members[j].hidden)
                 continue;
-            write_peer(engine, i, j, false, now_us);
-            if (engine->system_peers_v2 != NULL)
-                write_peer(engine, i, j, true, now_us);
+            const char *addresses[2] = {engine->members[j].address, engine->members[j].stale_address};
+            for (int at = 0; at < 2 && addresses[at][0] != 0; ++at) {
+                write_peer(engine, i, j, addresses[at], false, now_us);
+                if (engine->system_peers_v2 != NULL)
+                    write_peer(engine, i, j, addresses[at], true, now_us);
+            }
         }
     }
 }
