@@ -8,6 +8,7 @@
 #include "driver/prepared.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
+#include "driver/session_log.h"
 #include "driver/speculate.h"
 #include "serialize/mem.h"
 
@@ -177,8 +178,9 @@ static void plan(struct lane *lane, struct job_part *part)
     batches->group_at = batches->group_count = 0;
     batches->partitions_generation = generation_next(batches);
     batches->keys_generation = generation_next(batches);
-    uint32_t learned = atomic_load_explicit(&part->job->session->cluster->batch_bytes_max, memory_order_relaxed);
-    batches->bytes_max = learned != 0 && learned < part->job->batches->bytes_max ? learned : part->job->batches->bytes_max;
+    if (cqr_batch_limit_ask(&part->job->session->cluster->batch_limit, part->job->batches->bytes_max, lane->now_us, &batches->bytes_max))
+        cqr_pool_log(lane, part->job->session->lanes[lane->index].pool, &(struct log_news){.level = CQLRING_LOG_INFO},
+                     "batches of rows of one partition may have %u bytes again, for as long as none is too large", batches->bytes_max);
     uint32_t index = part->row_at;
     for (; index < part->row_count; index++) {
         batches->ops[index] = cqr_job_row_take(lane, part, &part->rows[index]);
@@ -405,12 +407,13 @@ static bool is_too_large(const struct error_body *error)
     return false;
 }
 
-/* It was more than the server takes, so half of it is more than half of what it takes. */
-static void learn(struct cqlring_cluster *cluster, uint32_t size)
+static void learn(struct lane *lane, struct job *job, const struct op *op)
 {
-    uint32_t half = size / 2, was = atomic_load_explicit(&cluster->batch_bytes_max, memory_order_relaxed);
-    while ((was == 0 || half < was) && !atomic_compare_exchange_weak_explicit(&cluster->batch_bytes_max, &was, half, memory_order_relaxed, memory_order_relaxed))
-        continue;
+    uint32_t bytes;
+    if (cqr_batch_limit_refused(&job->session->cluster->batch_limit, op->values_size, lane->now_us, &bytes))
+        cqr_pool_log(lane, job->session->lanes[lane->index].pool, &(struct log_news){.level = CQLRING_LOG_WARN, .node = op->node, .status = CQLRING_SERVER, .server_code = ERROR_INVALID},
+                     "a batch of %u rows of one partition, %u bytes, was too large for %s: %u bytes at most from now on, for all nodes", op->batch_count, op->values_size,
+                     op->node != NULL ? op->node->text : "the server", bytes);
 }
 
 static void batch_settled(struct lane *lane, struct op *op)
@@ -424,7 +427,7 @@ static void batch_settled(struct lane *lane, struct op *op)
     const struct failure *failure = op->failure;
     if (may_go_on && op->status == CQLRING_SERVER && failure->has_body && failure->body.code == ERROR_INVALID) {
         if (is_too_large(&failure->body))
-            learn(job->session->cluster, op->values_size);
+            learn(lane, job, op);
         split(lane, carrier);
         return;
     }

@@ -8,7 +8,7 @@
 #include "driver/batch_rows.h"
 #include "driver/words.h"
 
-enum { ROWS_MAX = 64, BYTES_MIN = 256, BYTES_MAX = 16 << 20, BYTES = 32 << 10 };
+enum { ROWS_MAX = 64, BYTES_MIN = BATCH_LIMIT_FLOOR, BYTES_MAX = 16 << 20, BYTES = 32 << 10 };
 
 static cqlring_status options_check(const cqlring_batch_by_partition *options, cqlring_error *error)
 {

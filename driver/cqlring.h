@@ -549,7 +549,8 @@ typedef struct cqlring_sink {
 
    All else is as it is for rows alone. window, rows_max, errors_max, ordered and the summary count rows. Each row has its outcome: of
    a batch that failed, the batch's error. One that the server calls invalid (0x2200) is halved until the row that is wrong fails by
-   itself. When it was too large, half of its size is the limit for further ones of the cluster. Retries, time-outs, speculation and
+   itself. When it was too large, half of its size (256 at least) is the limit for further ones of the cluster; doubled after a minute,
+   and twice as long after each time that is refused, an hour at most. Retries, time-outs, speculation and
    attempts are the batch's; warnings come with its first row. Not with tracing (INVALID). */
 typedef struct cqlring_batch_by_partition {
     size_t struct_size;

@@ -141,6 +141,11 @@ static void cluster_put(struct text *text, struct cqlring_cluster *cluster)
     put_number(text, "cluster.local_port_max", cluster->local_port_max);
     put_number(text, "cluster.shard_busy_percent", cluster->shard_busy_percent);
     put_flag(text, "cluster.prepare_on_up", cluster->prepare_on_up);
+    uint32_t learned = atomic_load_explicit(&cluster->batch_limit.bytes, memory_order_relaxed);
+    if (learned != 0)
+        put_number(text, "cluster.batch_bytes_learned", learned);
+    else
+        put_text(text, "cluster.batch_bytes_learned", NULL);
 }
 
 static void session_put(struct text *text, const struct cqlring_session *session)

@@ -7,6 +7,7 @@
    A pool holds a lane's connections for one (cluster, keyspace): a link to every node of the topology. Sessions with the
    same keyspace share it (decision 33). Pools and links belong to the lane's submitter. */
 
+#include "driver/batch_limit.h"
 #include "driver/execution.h"
 #include "driver/lane.h"
 #include "driver/log.h"
@@ -59,7 +60,7 @@ struct cqlring_cluster {
     uint16_t local_port_min, local_port_max; /* to choose a shard by */
     uint32_t shard_busy_percent;
     bool prepare_on_up;
-    atomic_uint batch_bytes_max;        /* more than this in one batch was too large for a server; 0: none was yet */
+    struct batch_limit batch_limit;     /* of rows of one partition, learned */
 
     atomic_uint version;                /* protocol version in use, once known: all connections use it */
 

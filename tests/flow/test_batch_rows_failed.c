@@ -9,6 +9,7 @@
 
 #include "grid.h"
 #include "serialize/buf.h"
+#include "watch.h"
 
 static const cqlring_batch_by_partition by_partition = {.struct_size = sizeof by_partition};
 static const cqlring_job_options together = {.struct_size = sizeof together, .batch_by_partition = &by_partition};
@@ -102,6 +103,35 @@ START_TEST(bt_06_a_batch_too_large_is_halved_and_its_size_not_tried_again)
     for (uint32_t i = 0; i < ask_seen_count(OPCODE_BATCH); i++)
         most = ask_seen_at(OPCODE_BATCH, i).body_size > most ? ask_seen_at(OPCODE_BATCH, i).body_size : most;
     ck_assert_uint_gt(most, 900);
+    end(&bench);
+}
+END_TEST
+
+/* A node that says so of everything does not end batches: pairs of small rows still go together, and it is told, once for each step. */
+START_TEST(a_learned_limit_is_told_and_has_a_lower_end)
+{
+    struct bench bench;
+    begin(&bench, 2000, 100);
+    for (uint32_t i = 0; i < 2000; i++)
+        bench.grid.rows[i].size = 8;
+    watch_log(&bench.flow);
+    ready(&bench);
+    char text[16384];
+    ck_assert_uint_lt(cqlring_cluster_options_text(bench.flow.cluster, text, sizeof text), sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, "cluster.batch_bytes_learned = (none)\n"));
+    flow_fault(&bench.flow, "error:code=0x2200,opcode=BATCH,message=Batch too large");
+    flow_ok(run(&bench, &together));
+    ck_assert_msg(bench.sink.failed == 0, "%s", bench.sink.first_error);
+    uint32_t told = watch_log_count("too large");
+    ck_assert_msg(told >= 3 && told <= 8, "told %u times:\n%s", told, watch_log_text());
+    ck_assert_uint_eq(watch_log_count("256 bytes"), 1);
+    node_fault_remove(bench.flow.node, 0);
+    again(&bench);
+    flow_ok(run(&bench, &together));
+    ck_assert_uint_gt(counted(&bench).opcodes[OPCODE_BATCH], 200);
+    ck_assert_uint_eq(watch_log_count("too large"), told);
+    cqlring_cluster_options_text(bench.flow.cluster, text, sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, "cluster.batch_bytes_learned = 256\n"));
     end(&bench);
 }
 END_TEST
@@ -514,6 +544,7 @@ int main(void)
     TCase *tcase = tcase_create("batch_rows_failed");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, bt_06_a_batch_too_large_is_halved_and_its_size_not_tried_again);
+    tcase_add_test(tcase, a_learned_limit_is_told_and_has_a_lower_end);
     tcase_add_test(tcase, fr_09_a_row_that_the_server_calls_invalid_fails_alone);
     tcase_add_test(tcase, each_row_of_a_batch_that_failed_has_its_error_and_its_own_cells);
     tcase_add_test(tcase, errors_max_counts_rows_of_batches);
