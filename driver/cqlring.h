@@ -545,9 +545,12 @@ typedef struct cqlring_sink {
    alone. A batch has one timestamp, so rows of the same primary key never share one: the later one goes later and wins, as ever. For
    that the schema must have been read (schema_metadata, cqlring_schema_refresh), else INVALID. Rows whose statement has markers with
    names (:name), or whose clustering columns have types with several forms of one value (decimal, varint, boolean, floating point,
-   and what is made of other types) go alone then.
+   and what is made of other types) go alone then. Which statements' rows go alone, and why, is told to the log once a job: INFO, or WARN
+   when that is so of all of them.
 
-   All else is as it is for rows alone. window, rows_max, errors_max, ordered and the summary count rows. Each row has its outcome: of
+   All else is as it is for rows alone. window, rows_max, errors_max, ordered and the summary count rows. A job that ends early leaves
+   no holes: a row that was not sent, while later ones went with those of their partition, gets its outcome: CANCELLED (CLOSED at a
+   close), not sent. Each row has its outcome: of
    a batch that failed, the batch's error. One that the server calls invalid (0x2200) is halved until the row that is wrong fails by
    itself. When it was too large, half of its size (256 at least) is the limit for further ones of the cluster; doubled after a minute,
    and twice as long after each time that is refused, an hour at most. Retries, time-outs, speculation and
@@ -572,7 +575,7 @@ typedef struct cqlring_job_options {
     uint64_t errors_max;          /* failed rows after which issuing ends at once: 0 no limit, 1 the first */
     uint64_t rows_max;            /* stop after so many rows; 0: the source decides */
     double rows_per_s, bytes_per_s; /* 0: no limit */
-    uint8_t ordered;              /* 1: outcomes in the source's order */
+    uint8_t ordered;              /* 1: outcomes in the source's order. Rows are under way together all the same, and may be applied in any */
     uint8_t skip_successes;       /* 1: only failures and rows with a result are delivered */
     const cqlring_execution *execution; /* NULL: the session's */
     const cqlring_batch_by_partition *batch_by_partition; /* read during the call; NULL: each row is a request of its own */
@@ -583,7 +586,7 @@ typedef struct cqlring_summary {
     uint64_t failed;
     uint64_t may_have_been_applied; /* of the failed ones */
     uint64_t retries;
-    uint64_t low_water;           /* all rows below this index are settled and accepted by the sink; only with one source */
+    uint64_t low_water;           /* all rows below this index are settled and accepted by the sink; only with one source. At the end it is `rows` */
     uint64_t bytes_sent;          /* values */
     int64_t started_us, ended_us; /* monotonic; ended_us 0 while it runs */
 } cqlring_summary;

@@ -145,6 +145,8 @@ static __attribute__((noinline, cold)) void row_trouble(struct job *job, struct 
     add(&job->failed, 1);
     if (op->maybe_applied)
         add(&job->maybe_applied, 1);
+    if (op->status == CQLRING_CANCELLED)
+        return; /* what a stop has done is no reason for another one */
     uint64_t failed = atomic_fetch_add_explicit(&job->failed_count, 1, memory_order_relaxed) + 1;
     if (job->errors_max > 0 && failed >= job->errors_max)
         cqr_job_stop(job, JOB_STOP_ERROR, op->status, &op->failure->error);

@@ -28,6 +28,8 @@ static void start_run(struct lane *lane, struct lane_message *message)
     lane->parts = part;
     part->tokens_at_us = lane->now_us;
     cqr_session_op_begin(lane, part->job->session);
+    if (part->batches != NULL && part == part->job->parts)
+        cqr_batch_rule_tell(lane, part->job);
     if (lane->stopping || !cqr_session_takes(lane, part->job->session)) {
         cqlring_error error;
         memset(&error, 0, sizeof error);
