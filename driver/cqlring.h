@@ -108,7 +108,8 @@ typedef struct cqlring_stats {
     uint64_t shard_fallbacks;                  /* requests that took another shard's connection than theirs: it was not up, full or busy */
     uint64_t tablets_learned;                  /* places of ScyllaDB's tablets that replies told of */
     uint64_t prepared_ahead;                   /* statements prepared on nodes that came up, before a request needed them there */
-    uint64_t pages_ahead, pages_dropped;       /* pages asked for before the application did (prefetch); of them, those that it never asked for */
+    uint64_t pages_ahead, pages_dropped;       /* pages asked for before the application did (prefetch), or while the sink had the one before;
+                                                  of single requests' ones, those that were never asked for */
     uint64_t batches, batched_rows;            /* made of rows of one partition (batch_by_partition), each one request; the rows in them */
     uint64_t batches_split;                    /* refused as invalid or too large, counted as failed requests, and sent again in halves */
 } cqlring_stats;
@@ -448,8 +449,10 @@ typedef struct cqlring_route {
     uint32_t replica_count;
     cqlring_replica replicas[CQLRING_REPLICAS_MAX];
 } cqlring_route;
-/* By the statement's partition key, with the topology of now. INVALID when the values do not name a partition: a marker of the key
-   is missing or null, or the statement has none. */
+/* By the statement's partition key, with the topology of now. INVALID when the values do not name a partition: there are more or fewer
+   than markers, one of the key is null, unset or more than 65 535 bytes (4 096 all together), or the statement does not bind all of
+   the key. TYPE when a value has not the size of its marker's type. FORKED in a child of the process that prepared it. route is
+   written only when OK. */
 CQLRING_API cqlring_status cqlring_route_of(const cqlring_prepared *prepared, const cqlring_bytes *values, uint32_t value_count, cqlring_route *route, cqlring_error *error);
 
 /* ---- outcomes --------------------------------------------------------------------------------------------------- */
@@ -491,7 +494,7 @@ struct cqlring_error_detail {
 /* false when it was not a server's ERROR. */
 CQLRING_API bool cqlring_completion_detail(const cqlring_completion *completion, cqlring_error_detail *detail);
 /* In a sink: the cells of a row that failed, as the source gave them, to be kept for another try elsewhere. Fills up to capacity
-   and returns how many the row had; 0 when it did not fail, or is no job's. Slices live until deliver returns. */
+   and returns how many the row had; 0 when it did not fail, is no job's, or there was no memory to keep them. Slices live until deliver returns. */
 CQLRING_API uint32_t cqlring_completion_cells(const cqlring_completion *completion, cqlring_bytes *cells, uint32_t capacity);
 /* Gives back what reap handed out. */
 CQLRING_API void cqlring_completions_release(cqlring_completion *completions, uint32_t count);
@@ -528,7 +531,8 @@ typedef struct cqlring_source {
 typedef enum cqlring_verdict {
     CQLRING_CONTINUE = 0, /* accepted */
     CQLRING_STOP = 1,     /* accepted; no further row is issued, what is in flight is still delivered */
-    CQLRING_LATER = 2     /* not accepted: the same completions come again, first, after cqlring_job_poke */
+    CQLRING_LATER = 2     /* not accepted: the same completions come again, first, after cqlring_job_poke. When the session or the cluster is
+                             closed undrained, or its drain time is over, all outcomes come a last time, and the verdict is ignored */
 } cqlring_verdict;
 
 typedef struct cqlring_sink {

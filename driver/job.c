@@ -209,6 +209,8 @@ static __attribute__((noinline)) void page_settled(struct lane *lane, struct job
     if (page == NULL)
         return;
     page_next(lane, part, op);
+    if (op->state != OP_SETTLED) /* else the job was stopped */
+        atomic_fetch_add_explicit(&lane->runtime->pages_ahead, 1, memory_order_relaxed);
     if (op->state == OP_IN_FLIGHT)
         cqr_writer_flush(op->conn); /* before the sink has this one: that is the point of it */
 }
