@@ -184,6 +184,8 @@ cqlring_status cqr_batch_rule_make(const cqlring_job_options *options, uint32_t 
     rule->bytes_max = given->bytes_max != 0 ? given->bytes_max : BYTES;
     if (options->bytes_max != 0 && rule->bytes_max > options->bytes_max)
         rule->bytes_max = (uint32_t)options->bytes_max;
+    if (rule->bytes_max > cluster->request_size_max) /* a row that is larger goes alone, and is refused */
+        rule->bytes_max = cluster->request_size_max;
     rule->look_rows = given->look_rows != 0 ? given->look_rows : (window + 1) / 2;
     if (rule->look_rows > window)
         rule->look_rows = window;

@@ -233,7 +233,8 @@ typedef struct cqlring_cluster_options {
     uint32_t inflight_per_connection; /* 1 … 16 384, default 1 024 */
     uint32_t orphans_max;         /* default 1 024: timed-out streams still waiting for their reply, then the connection is replaced */
     uint32_t frame_size_max;      /* default 256 MiB: a request with a larger reply fails (TOO_LARGE), and its connection is replaced */
-    uint32_t request_size_max;    /* default 256 MiB: larger requests are refused with both sizes */
+    uint32_t request_size_max;    /* default 256 MiB: larger requests (values, text, payload; of a row its values) are refused with both sizes,
+                                     before anything is sent; so is what no frame takes */
     const char *application_name, *application_version; /* sent in STARTUP */
     cqlring_tristate throw_on_overload; /* default: yes when retries are on: the server answers OVERLOADED instead of not reading */
     /* Told when a node comes and goes; NULL: nobody. On the submitter of lane 0, where it must not wait; never after the cluster's

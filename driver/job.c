@@ -522,7 +522,8 @@ static __attribute__((noinline, cold)) enum placed row_unframed(struct lane *lan
     if (result == WRITE_FULL)
         return row_not_now(lane, part, op);
     if (result == WRITE_TOO_LARGE)
-        cqr_error(&error, CQLRING_TOO_LARGE, "row %llu: its %u bytes do not fit a frame", index, op->values_size - 2);
+        cqr_error(&error, CQLRING_TOO_LARGE, "row %llu has %u bytes of values: with what stands around them that is more than a frame takes, %d bytes: split it", index,
+                  op->values_size - 2, PROTO_BODY_MAX);
     else
         cqr_error(&error, CQLRING_NO_MEMORY, "row %llu: out of memory while framing", index);
     row_refuse(lane, part, op, row, count, &error);

@@ -278,8 +278,8 @@ static bool refuse_by_write(struct lane *lane, struct op *op, enum write_result 
 {
     if (result == WRITE_TOO_LARGE) {
         cqr_op_settle(lane, op, CQLRING_TOO_LARGE,
-                      cqr_failure_make(CQLRING_TOO_LARGE, "%s of %u bytes of values cannot be framed: a frame takes 256 MiB, an identifier or name 65535 bytes",
-                                       cqr_opcode_name(op->plan->opcode), op->values_size));
+                      cqr_failure_make(CQLRING_TOO_LARGE, "%s of %u bytes of values cannot be framed: a frame takes %d bytes in all, an identifier or name 65535",
+                                       cqr_opcode_name(op->plan->opcode), op->values_size, PROTO_BODY_MAX));
         return true;
     }
     if (result == WRITE_NO_MEMORY) {
