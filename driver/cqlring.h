@@ -14,7 +14,9 @@
    - A function that can fail returns a cqlring_status and, if given a cqlring_error, fills it when it fails.
    - Out parameters are written only on success, unless said otherwise.
    - Handles are counted where they have a release; every release accepts NULL. What a function hands out through an out
-     parameter is the caller's to release. A handle holds what it was made from, so the order of releases is free.
+     parameter is the caller's to release. A handle holds what it was made from, so the order of releases is free. A cluster or a
+     session released more often than it was handed out is told to the log (ERROR), and nothing is done, as long as anything else
+     holds it; after that it is freed memory, as anywhere.
    - Functions may be called from any thread unless said otherwise. Callbacks (source, sink, on_ready, log) run on a
      library thread, the submitter; in them, calls that wait return CQLRING_INVALID.
    - Times are microseconds. Strings handed in are copied unless said otherwise.

@@ -766,7 +766,7 @@ static void part_end(struct lane *lane, struct job_part *part)
     if (atomic_fetch_sub_explicit(&job->parts_left, 1, memory_order_acq_rel) == 1)
         cqr_job_end(job);
     cqr_session_op_end(lane, session);
-    cqlring_session_release(session);
+    cqr_session_release(session);
 }
 
 static void part_turn(struct lane *lane, struct job_part *part)

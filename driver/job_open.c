@@ -65,7 +65,7 @@ static void dispose(cqlring_future *future)
     cqr_failure_free(future->error);
     if (job->reason_failure != NULL && &job->reason_failure->error != future->error)
         cqr_failure_free(&job->reason_failure->error);
-    cqlring_session_release(job->session);
+    cqr_session_release(job->session);
     struct runtime_core *runtime = future->runtime;
     batches_free(job);
     cqr_mem_free(job->parts);

@@ -27,6 +27,7 @@ enum handle_state { HANDLE_OPENING, HANDLE_OPEN, HANDLE_CLOSING, HANDLE_CLOSED }
 struct cqlring_cluster {
     atomic_uint references;
     atomic_uint handles;                /* of them, those of the application and of sessions: the last one's release closes it */
+    atomic_uint given;                  /* of them, the application's */
     uint32_t fork_generation;
     struct runtime_core *runtime;       /* a reference */
     struct cqlring_cluster *next, **link; /* in the runtime's list */
@@ -145,6 +146,7 @@ struct pool {
 
 struct cqlring_session {
     atomic_uint references;
+    atomic_uint given;                  /* of them, the application's */
     uint32_t fork_generation;
     struct cqlring_cluster *cluster;    /* a reference */
     struct cqlring_session *next, **link;
@@ -181,9 +183,13 @@ _Static_assert(sizeof(struct session_lane) == 128, "a power of two");
 
 struct cqlring_cluster *cqr_cluster_retain(struct cqlring_cluster *cluster);
 void cqr_cluster_release(struct cqlring_cluster *cluster);
-struct cqlring_cluster *cqr_cluster_handle(struct cqlring_cluster *cluster); /* a reference that keeps it open: for cqlring_cluster_release */
+struct cqlring_cluster *cqr_cluster_handle(struct cqlring_cluster *cluster); /* a reference that keeps it open */
+void cqr_cluster_handle_release(struct cqlring_cluster *cluster);            /* one of those */
 bool cqr_cluster_has(const struct cqlring_cluster *cluster, const struct cqlring_node *node); /* any thread */
 struct cqlring_session *cqr_session_retain(struct cqlring_session *session);
+void cqr_session_release(struct cqlring_session *session); /* NULL is fine; the last one closes it undrained */
+/* The application gives back one of `given`. False: it has none; the log is told, and nothing must happen. */
+bool cqr_handle_given_back(atomic_uint *given, const struct runtime_core *runtime, const char *call);
 /* The cluster's node of that host_id, address and place; made when it is new (index is given by the cluster). NULL: out of memory. */
 struct cqlring_node *cqr_cluster_intern(struct cqlring_cluster *cluster, const struct cqlring_node *like);
 cqlring_status cqr_cluster_close(struct cqlring_cluster *cluster, int64_t drain_us, cqlring_future *future); /* future: NULL, or completed at the end */
