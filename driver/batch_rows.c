@@ -9,6 +9,7 @@
 #include "driver/prepared.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
+#include "driver/session_log.h"
 #include "driver/speculate.h"
 #include "serialize/mem.h"
 
@@ -178,9 +179,12 @@ static void plan(struct lane *lane, struct job_part *part)
     batches->group_at = batches->group_count = 0;
     batches->partitions_generation = generation_next(batches);
     batches->keys_generation = generation_next(batches);
-    uint32_t learned = atomic_load_explicit(&part->job->session->cluster->batch_bytes_max, memory_order_relaxed);
-    batches->bytes_max = learned != 0 && learned < part->job->batches->bytes_max ? learned : part->job->batches->bytes_max;
+    if (cqr_batch_limit_ask(&part->job->session->cluster->batch_limit, part->job->batches->bytes_max, lane->now_us, &batches->bytes_max))
+        cqr_pool_log(lane, part->job->session->lanes[lane->index].pool, &(struct log_news){.level = CQLRING_LOG_INFO},
+                     "batches of rows of one partition may have %u bytes again, for as long as none is too large", batches->bytes_max);
     uint32_t index = part->row_at;
+    batches->plan_row = part->next_row;
+    batches->issued_end = index;
     for (; index < part->row_count; index++) {
         batches->ops[index] = cqr_job_row_take(lane, part, &part->rows[index]);
         if (batches->ops[index] == NULL)
@@ -406,12 +410,13 @@ static bool is_too_large(const struct error_body *error)
     return false;
 }
 
-/* It was more than the server takes, so half of it is more than half of what it takes. */
-static void learn(struct cqlring_cluster *cluster, uint32_t size)
+static void learn(struct lane *lane, struct job *job, const struct op *op)
 {
-    uint32_t half = size / 2, was = atomic_load_explicit(&cluster->batch_bytes_max, memory_order_relaxed);
-    while ((was == 0 || half < was) && !atomic_compare_exchange_weak_explicit(&cluster->batch_bytes_max, &was, half, memory_order_relaxed, memory_order_relaxed))
-        continue;
+    uint32_t bytes;
+    if (cqr_batch_limit_refused(&job->session->cluster->batch_limit, op->values_size, lane->now_us, &bytes))
+        cqr_pool_log(lane, job->session->lanes[lane->index].pool, &(struct log_news){.level = CQLRING_LOG_WARN, .node = op->node, .status = CQLRING_SERVER, .server_code = ERROR_INVALID},
+                     "a batch of %u rows of one partition, %u bytes, was too large for %s: %u bytes at most from now on, for all nodes", op->batch_count, op->values_size,
+                     op->node != NULL ? op->node->text : "the server", bytes);
 }
 
 static void batch_settled(struct lane *lane, struct op *op)
@@ -425,7 +430,7 @@ static void batch_settled(struct lane *lane, struct op *op)
     const struct failure *failure = op->failure;
     if (may_go_on && op->status == CQLRING_SERVER && failure->has_body && failure->body.code == ERROR_INVALID) {
         if (is_too_large(&failure->body))
-            learn(job->session->cluster, op->values_size);
+            learn(lane, job, op);
         split(lane, carrier);
         return;
     }
@@ -441,8 +446,13 @@ static void batch_settled(struct lane *lane, struct op *op)
 
 static void group_take(struct batch_rows *batches, struct batch_group *group, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++)
+    uint32_t last = group->first;
+    for (uint32_t i = 0; i < count; i++) {
+        last = group->first;
         group->first = batches->next[group->first];
+    }
+    if (last >= batches->issued_end)
+        batches->issued_end = last + 1; /* a group's rows are in order */
     group->count = (uint16_t)(group->count - count);
     batches->planned -= count;
 }
@@ -596,29 +606,38 @@ static void plan_ends(struct job_part *part)
     batches->group_at = batches->group_count = 0;
 }
 
+/* It will not go, though rows behind it have gone with those of their partition. */
+static void row_left_behind(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row)
+{
+    struct job *job = part->job;
+    uint32_t statement = row->statement < job->statement_count ? row->statement : 0;
+    op->plan = &job->plans[statement];
+    cqlring_error error;
+    memset(&error, 0, sizeof error);
+    cqr_error(&error, job->session->lanes[lane->index].closing ? CQLRING_CLOSED : CQLRING_CANCELLED, "row %llu: the job was stopped before it was sent",
+              (unsigned long long)op->row);
+    cqr_job_row_fail(lane, part, op, row, row->cell_count != 0 ? row->cell_count : cqr_prepared_version(job->statements[statement])->bind->columns.count, &error);
+}
+
+/* What is planned behind the last row that was issued is as if it had not been pulled; a row before that one has its outcome, so that
+   there are no holes: as when each row goes alone. */
 static void drop_planned(struct lane *lane, struct job_part *part)
 {
     struct batch_rows *batches = part->batches;
-    struct job *job = part->job;
-    bool kept = part->low_water_kept;
     if (batches->planned == 0)
         return;
-    part->low_water_kept = false;
-    for (; batches->group_at < batches->group_count; batches->group_at++) {
-        struct batch_group *group = &batches->groups[batches->group_at];
-        while (group->count > 0) {
-            struct op *op = batches->ops[group->first];
-            if (op->row < batches->low_water)
-                batches->low_water = op->row;
-            group_take(batches, group, 1);
-            cqr_job_row_drop(lane, part, op);
-        }
+    uint64_t row_end = batches->plan_row + (batches->issued_end - part->row_at);
+    while (part->tail != NULL && part->tail->row >= row_end) {
+        part->next_row = part->tail->row;
+        batches->planned--;
+        cqr_job_row_drop(lane, part, part->tail);
     }
-    if (kept) {
-        uint64_t low_water = part->head != NULL && part->head->row < batches->low_water ? part->head->row : batches->low_water;
-        atomic_store_explicit(&job->low_water, low_water, memory_order_relaxed);
-    } else {
-        batches->low_water = UINT64_MAX; /* several parts have none */
+    for (struct op *op = part->head, *next; batches->planned > 0; op = next) {
+        next = op->next;
+        if (op->state != OP_NEW)
+            continue;
+        batches->planned--;
+        row_left_behind(lane, part, op, &part->rows[part->row_at + (op->row - batches->plan_row)]);
     }
     plan_ends(part);
 }
@@ -687,7 +706,6 @@ struct batch_rows *cqr_batch_rows_make(const struct batch_rule *rule)
     if (batches == NULL)
         return NULL;
     memset(batches, 0, sizeof *batches);
-    batches->low_water = UINT64_MAX;
     batches->scratch_size = rule->bytes_max;
     return batches;
 }
@@ -696,8 +714,6 @@ void cqr_batch_rows_end(struct job_part *part)
 {
     struct batch_rows *batches = part->batches;
     assert(batches->active == NULL && batches->planned == 0);
-    if (batches->low_water != UINT64_MAX)
-        atomic_store_explicit(&part->job->low_water, batches->low_water, memory_order_relaxed);
     while (batches->free != NULL) {
         struct batch_carrier *carrier = batches->free;
         batches->free = carrier->next;

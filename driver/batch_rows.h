@@ -25,6 +25,7 @@ enum { BATCH_KEYS_MAX = 32, BATCH_STATEMENTS_MAX = 8 };
 struct batch_statement {
     const struct statement_version *version; /* as of then */
     bool joins;                       /* its rows may share a batch: whole primary keys of a table, bound */
+    char alone[120];                  /* why they may not */
     bool orders;                      /* a write that may not, and that may concern the rows of a group */
     uint16_t table;                   /* the first statement of the same table */
     uint16_t key_count;               /* bind markers of the clustering columns */
@@ -40,6 +41,9 @@ struct batch_rule {
 /* batch_rule.c, any thread. options, statements and plan are the job's. */
 cqlring_status cqr_batch_rule_make(const cqlring_job_options *options, uint32_t window, const struct op_plan *plan, struct cqlring_cluster *cluster,
                                    cqlring_prepared *const *statements, uint32_t statement_count, struct batch_rule **rule, cqlring_error *error);
+
+/* Which statements' rows go alone, and why, to the session's log. Submitter, once a job. */
+void cqr_batch_rule_tell(struct lane *lane, const struct job *job);
 
 /* Some rows of a part under way together. */
 struct batch_carrier {
@@ -76,7 +80,8 @@ struct batch_rows {
     uint32_t plan_end;                /* they stand before rows[plan_end] */
     uint32_t group_at, group_count;
     uint32_t bytes_max;               /* of a batch, as of this plan */
-    uint64_t low_water;               /* rows from here on were left out when the job was stopped; UINT64_MAX: none */
+    uint64_t plan_row;                /* index in the source of rows[part->row_at] */
+    uint32_t issued_end;              /* of what was planned, the last row that was issued stands before rows[issued_end] */
     uint32_t generation;              /* the last one given to either table; what it has of others counts as empty */
     uint32_t partitions_generation, keys_generation;
     struct op *ops[JOB_BATCH];
@@ -93,7 +98,7 @@ struct batch_rows *cqr_batch_rows_make(const struct batch_rule *rule); /* NULL: 
 void cqr_batch_rows_free(struct batch_rows *batches);
 /* Pull, plan and issue, at most so many rows. */
 void cqr_batch_rows_issue(struct lane *lane, struct job_part *part, uint32_t rows_max);
-/* The job was stopped: planned rows are left out; batches that wait to be tried again get their outcome, those in flight too when
+/* The job was stopped: planned rows are left out, those that others have overtaken with an outcome; batches that wait to be tried again get their outcome, those in flight too when
    it is final. */
 void cqr_batch_rows_stop(struct lane *lane, struct job_part *part, cqlring_status status, const char *why, bool final);
 void cqr_batch_rows_end(struct job_part *part);

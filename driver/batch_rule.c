@@ -2,13 +2,15 @@
 
 /* Which rows of a job may share a batch, found out once, at its start. */
 
-#include <stdlib.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "driver/batch_rows.h"
+#include "driver/session_log.h"
 #include "driver/words.h"
 
-enum { ROWS_MAX = 64, BYTES_MIN = 256, BYTES_MAX = 16 << 20, BYTES = 32 << 10 };
+enum { ROWS_MAX = 64, BYTES_MIN = BATCH_LIMIT_FLOOR, BYTES_MAX = 16 << 20, BYTES = 32 << 10 };
 
 static cqlring_status options_check(const cqlring_batch_by_partition *options, cqlring_error *error)
 {
@@ -27,17 +29,13 @@ static cqlring_status options_check(const cqlring_batch_by_partition *options, c
     return CQLRING_OK;
 }
 
-/* Is the name anywhere in the text, in any case? Also as a part of another word: then the row goes alone, which is never wrong. */
-static bool is_mentioned(const struct cqlring_prepared *prepared, const char *name)
+static bool alone(struct batch_statement *statement, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool alone(struct batch_statement *statement, const char *format, ...)
 {
-    size_t size = strlen(name);
-    for (uint32_t at = 0; at + size <= prepared->text_size; at++) {
-        size_t i = 0;
-        while (i < size && (prepared->text[at + i] | 0x20) == (name[i] | 0x20))
-            i++;
-        if (i == size)
-            return true;
-    }
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(statement->alone, sizeof statement->alone, format, arguments);
+    va_end(arguments);
     return false;
 }
 
@@ -87,27 +85,45 @@ static bool may_name_markers(const struct cqlring_prepared *prepared)
 }
 
 /* A row of one whole primary key, all of it bound, and nothing that the partition's rows share. */
-static bool writes_one_row(struct batch_statement *statement, const struct cqlring_prepared *prepared, const cqlring_schema_table *table)
+static bool writes_one_row(struct batch_statement *statement, cqlring_bytes text, const cqlring_schema_table *table)
 {
     statement->key_count = 0;
     for (uint32_t i = 0; i < table->column_count; i++) {
         const cqlring_schema_column *column = table->columns[i];
-        if (column->kind == CQLRING_STATIC && is_mentioned(prepared, column->name))
-            return false;
+        if (column->kind == CQLRING_STATIC && cqr_text_names(text, column->name))
+            return alone(statement, "it names the static column \"%s\"", column->name);
         if (column->kind != CQLRING_CLUSTERING)
             continue;
         int32_t marker = marker_of(statement->version, column->name);
-        if (marker < 0 || statement->key_count == BATCH_KEYS_MAX || !is_equal_by_bytes(statement->version->bind->columns.array[marker].type))
-            return false;
+        if (!cqr_text_is_by_key(text))
+            return alone(statement, "it may choose several rows");
+        if (marker < 0 || statement->key_count == BATCH_KEYS_MAX)
+            return alone(statement, "clustering column \"%s\" is not bound by one marker", column->name);
+        if (!is_equal_by_bytes(statement->version->bind->columns.array[marker].type))
+            return alone(statement, "the type of clustering column \"%s\" has several forms of one value", column->name);
         statement->keys[statement->key_count++] = (uint16_t)marker;
     }
-    return statement->key_count > 0 && cqr_text_is_by_key((cqlring_bytes){prepared->text, (int32_t)prepared->text_size});
+    return statement->key_count > 0 || alone(statement, "its table has no clustering column: a row is a partition");
+}
+
+/* What needs no schema. */
+static bool may_join(struct batch_statement *statement, cqlring_bytes text)
+{
+    const struct statement_version *version = statement->version;
+    if (version->is_read)
+        return alone(statement, "it reads");
+    if (version->is_lwt || cqr_text_is_conditional(text))
+        return alone(statement, "it has a condition");
+    if (!cqr_text_is_plain_write(text) || cqr_text_is_batch(text))
+        return alone(statement, "it is no INSERT, UPDATE or DELETE");
+    return version->key_count > 0 || alone(statement, "its partition key is not bound by markers");
 }
 
 static cqlring_status statement_learn(struct batch_rule *rule, uint32_t index, struct cqlring_prepared *prepared, const cqlring_schema *schema, cqlring_error *error)
 {
     struct batch_statement *statement = &rule->statements[index];
     const struct statement_version *version = statement->version = cqr_prepared_version(prepared);
+    cqlring_bytes text = {prepared->text, (int32_t)prepared->text_size};
     statement->orders = !version->is_read && !version->is_counter;
     statement->table = (uint16_t)index;
     for (uint32_t i = 0; i < index; i++)
@@ -115,24 +131,41 @@ static cqlring_status statement_learn(struct batch_rule *rule, uint32_t index, s
             statement->table = (uint16_t)i;
             break;
         }
-    if (!statement->orders || version->is_lwt || version->key_count == 0 ||
-        !cqr_text_is_plain_write((cqlring_bytes){prepared->text, (int32_t)prepared->text_size}) ||
-        cqr_text_is_batch((cqlring_bytes){prepared->text, (int32_t)prepared->text_size}))
+    if (!may_join(statement, text))
         return CQLRING_OK;
     /* `n = n + 1` has no marker that tells a counter */
     const cqlring_schema_table *table = schema != NULL ? cqlring_schema_find_table(schema, version->keyspace, version->table) : NULL;
-    bool may_count = table != NULL ? table->is_counter != 0 : memchr(prepared->text, '+', prepared->text_size) != NULL || memchr(prepared->text, '-', prepared->text_size) != NULL;
-    if (rule->distinct) {
-        statement->joins = !may_count;
-        return CQLRING_OK;
-    }
-    if (table == NULL)
+    bool is_unclear = table == NULL && (memchr(text.data, '+', prepared->text_size) != NULL || memchr(text.data, '-', prepared->text_size) != NULL);
+    if (version->is_counter || (table != NULL && table->is_counter)) {
+        alone(statement, "it counts");
+    } else if (is_unclear) {
+        alone(statement, "it may count: without the schema a + or - in it is not told from a counter's");
+    } else if (rule->distinct) {
+        statement->joins = true;
+    } else if (table == NULL) {
         return cqr_error(error, CQLRING_INVALID,
                          "batch_by_partition: the primary key of %s.%s is not known, and rows of the same one must not share a batch: have the schema read "
                          "(schema_metadata, or cqlring_schema_refresh), or set distinct when no two rows write the same cell",
                          version->keyspace, version->table);
-    statement->joins = !may_count && !may_name_markers(prepared) && writes_one_row(statement, prepared, table);
+    } else if (may_name_markers(prepared)) {
+        alone(statement, "a colon in it may be one of named markers, which need not be called as their columns");
+    } else {
+        statement->joins = writes_one_row(statement, text, table);
+    }
     return CQLRING_OK;
+}
+
+void cqr_batch_rule_tell(struct lane *lane, const struct job *job)
+{
+    const struct batch_rule *rule = job->batches;
+    bool any = false;
+    for (uint32_t i = 0; i < job->statement_count; i++)
+        any = any || rule->statements[i].joins;
+    for (uint32_t i = 0; i < job->statement_count; i++)
+        if (!rule->statements[i].joins)
+            cqr_session_log(lane, job->session, &(struct log_news){.level = any ? CQLRING_LOG_INFO : CQLRING_LOG_WARN, .version = rule->statements[i].version},
+                            "%srows of this statement go alone: %s: %.*s", any ? "" : "batch_by_partition does nothing for this job: ", rule->statements[i].alone,
+                            job->statements[i]->text_size < 300 ? (int)job->statements[i]->text_size : 300, job->statements[i]->text);
 }
 
 cqlring_status cqr_batch_rule_make(const cqlring_job_options *options, uint32_t window, const struct op_plan *plan, struct cqlring_cluster *cluster,
@@ -151,6 +184,8 @@ cqlring_status cqr_batch_rule_make(const cqlring_job_options *options, uint32_t 
     rule->bytes_max = given->bytes_max != 0 ? given->bytes_max : BYTES;
     if (options->bytes_max != 0 && rule->bytes_max > options->bytes_max)
         rule->bytes_max = (uint32_t)options->bytes_max;
+    if (rule->bytes_max > cluster->request_size_max) /* a row that is larger goes alone, and is refused */
+        rule->bytes_max = cluster->request_size_max;
     rule->look_rows = given->look_rows != 0 ? given->look_rows : (window + 1) / 2;
     if (rule->look_rows > window)
         rule->look_rows = window;

@@ -384,7 +384,7 @@ void cqr_body_release(struct request_body *body)
         return;
     for (uint32_t i = 0; i < body->prepared_count; i++)
         cqlring_prepared_release(body->prepared[i]);
-    cqlring_session_release(body->session);
+    cqr_session_release(body->session);
     cqr_body_release(body->first);
     cqr_mem_free(body->room);
     cqr_mem_free(body);

@@ -156,7 +156,7 @@ cqlring_status cqr_cluster_close(struct cqlring_cluster *cluster, int64_t drain_
             atomic_fetch_add_explicit(&close->sessions_left, 1, memory_order_relaxed);
             if (cqr_session_close(held[i], drain_us, session_closed, close) != CQLRING_OK)
                 atomic_fetch_sub_explicit(&close->sessions_left, 1, memory_order_acq_rel);
-            cqlring_session_release(held[i]);
+            cqr_session_release(held[i]);
         }
         pthread_mutex_lock(&cluster->lock);
     } while (count == 64);
@@ -195,7 +195,24 @@ void cqr_cluster_release(struct cqlring_cluster *cluster)
         cluster_free(cluster);
 }
 
+bool cqr_handle_given_back(atomic_uint *given, const struct runtime_core *runtime, const char *call)
+{
+    unsigned count = atomic_load_explicit(given, memory_order_relaxed);
+    while (count > 0 && !atomic_compare_exchange_weak_explicit(given, &count, count - 1, memory_order_acq_rel, memory_order_relaxed))
+        continue;
+    if (count == 0)
+        cqr_log(&runtime->log, CQLRING_LOG_ERROR, "%s: released more often than it was handed out: nothing is done. Without somebody who still holds it this would be freed memory",
+                call);
+    return count > 0;
+}
+
 void cqlring_cluster_release(cqlring_cluster *cluster)
+{
+    if (cluster != NULL && cluster->fork_generation == cqr_fork_generation() && cqr_handle_given_back(&cluster->given, cluster->runtime, "cqlring_cluster_release"))
+        cqr_cluster_handle_release(cluster);
+}
+
+void cqr_cluster_handle_release(struct cqlring_cluster *cluster)
 {
     if (cluster == NULL || cluster->fork_generation != cqr_fork_generation())
         return;
@@ -373,7 +390,7 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
 static void open_dispose(cqlring_future *future)
 {
     struct runtime_core *runtime = future->runtime;
-    cqlring_cluster_release(future->value);
+    cqr_cluster_handle_release(future->value);
     cqr_failure_free(future->error);
     cqr_mem_free(future);
     cqr_runtime_release(runtime);
@@ -403,7 +420,7 @@ void cqr_cluster_opened(struct cqlring_cluster *cluster, struct failure *failure
     future->status = failure->error.status;
     future->error = &failure->error;
     cqr_cluster_close(cluster, 0, NULL);
-    cqlring_cluster_release(cluster);
+    cqr_cluster_handle_release(cluster);
     cqr_future_complete(future);
 }
 

@@ -14,7 +14,9 @@
    - A function that can fail returns a cqlring_status and, if given a cqlring_error, fills it when it fails.
    - Out parameters are written only on success, unless said otherwise.
    - Handles are counted where they have a release; every release accepts NULL. What a function hands out through an out
-     parameter is the caller's to release. A handle holds what it was made from, so the order of releases is free.
+     parameter is the caller's to release. A handle holds what it was made from, so the order of releases is free. A cluster or a
+     session released more often than it was handed out is told to the log (ERROR), and nothing is done, as long as anything else
+     holds it; after that it is freed memory, as anywhere.
    - Functions may be called from any thread unless said otherwise. Callbacks (source, sink, on_ready, log) run on a
      library thread, the submitter; in them, calls that wait return CQLRING_INVALID.
    - Times are microseconds. Strings handed in are copied unless said otherwise.
@@ -119,7 +121,8 @@ typedef struct cqlring_stats {
     uint64_t shard_fallbacks;                  /* requests that took another shard's connection than theirs: it was not up, full or busy */
     uint64_t tablets_learned;                  /* places of ScyllaDB's tablets that replies told of */
     uint64_t prepared_ahead;                   /* statements prepared on nodes that came up, before a request needed them there */
-    uint64_t pages_ahead, pages_dropped;       /* pages asked for before the application did (prefetch); of them, those that it never asked for */
+    uint64_t pages_ahead, pages_dropped;       /* pages asked for before the application did (prefetch), or while the sink had the one before;
+                                                  of single requests' ones, those that were never asked for */
     uint64_t batches, batched_rows;            /* made of rows of one partition (batch_by_partition), each one request; the rows in them */
     uint64_t batches_split;                    /* refused as invalid or too large, counted as failed requests, and sent again in halves */
     uint64_t partition_waits;                  /* rows and batches that waited because others of their partition had met its rate limit */
@@ -246,7 +249,8 @@ typedef struct cqlring_cluster_options {
     uint32_t inflight_per_connection; /* 1 … 16 384, default 1 024 */
     uint32_t orphans_max;         /* default 1 024: timed-out streams still waiting for their reply, then the connection is replaced */
     uint32_t frame_size_max;      /* default 256 MiB: a request with a larger reply fails (TOO_LARGE), and its connection is replaced */
-    uint32_t request_size_max;    /* default 256 MiB: larger requests are refused with both sizes */
+    uint32_t request_size_max;    /* default 256 MiB: larger requests (values, text, payload; of a row its values) are refused with both sizes,
+                                     before anything is sent; so is what no frame takes */
     const char *application_name, *application_version; /* sent in STARTUP */
     cqlring_tristate throw_on_overload; /* default: yes when retries are on: the server answers OVERLOADED instead of not reading */
     /* Told when a node comes and goes; NULL: nobody. On the submitter of lane 0, where it must not wait; never after the cluster's
@@ -479,8 +483,10 @@ typedef struct cqlring_route {
     uint64_t batch_size;          /* what it adds to a batch; with a batch's own bytes, at most CQLRING_BATCH_HEAD_MAX, their sum is its size */
 } cqlring_route;
 enum { CQLRING_BATCH_HEAD_MAX = 32 }; /* without a keyspace of its own and a payload */
-/* By the statement's partition key, with the topology of now. INVALID when the values do not name a partition: a marker of the key
-   is missing or null, or the statement has none; the sizes are told even then, all else is zero. */
+/* By the statement's partition key, with the topology of now. INVALID when the values do not name a partition: there are more or fewer
+   than markers, one of the key is null, unset or more than 65 535 bytes (4 096 all together), or the statement does not bind all of
+   the key. TYPE when a value has not the size of its marker's type. FORKED in a child of the process that prepared it. route is
+   written when OK; when the values do not name a partition its sizes are told, all else is zero. */
 CQLRING_API cqlring_status cqlring_route_of(const cqlring_prepared *prepared, const cqlring_bytes *values, uint32_t value_count, cqlring_route *route, cqlring_error *error);
 
 /* ---- outcomes --------------------------------------------------------------------------------------------------- */
@@ -522,7 +528,7 @@ struct cqlring_error_detail {
 /* false when it was not a server's ERROR. */
 CQLRING_API bool cqlring_completion_detail(const cqlring_completion *completion, cqlring_error_detail *detail);
 /* In a sink: the cells of a row that failed, as the source gave them, to be kept for another try elsewhere. Fills up to capacity
-   and returns how many the row had; 0 when it did not fail, or is no job's. Slices live until deliver returns. */
+   and returns how many the row had; 0 when it did not fail, is no job's, or there was no memory to keep them. Slices live until deliver returns. */
 CQLRING_API uint32_t cqlring_completion_cells(const cqlring_completion *completion, cqlring_bytes *cells, uint32_t capacity);
 /* Gives back what reap handed out. */
 CQLRING_API void cqlring_completions_release(cqlring_completion *completions, uint32_t count);
@@ -564,7 +570,8 @@ typedef struct cqlring_source {
 typedef enum cqlring_verdict {
     CQLRING_CONTINUE = 0, /* accepted */
     CQLRING_STOP = 1,     /* accepted; no further row is issued, what is in flight is still delivered */
-    CQLRING_LATER = 2     /* not accepted: the same completions come again, first, after cqlring_job_poke */
+    CQLRING_LATER = 2     /* not accepted: the same completions come again, first, after cqlring_job_poke. When the session or the cluster is
+                             closed undrained, or its drain time is over, all outcomes come a last time, and the verdict is ignored */
 } cqlring_verdict;
 
 typedef struct cqlring_sink {
@@ -581,11 +588,15 @@ typedef struct cqlring_sink {
    alone. A batch has one timestamp, so rows of the same primary key never share one: the later one goes later and wins, as ever. For
    that the schema must have been read (schema_metadata, cqlring_schema_refresh), else INVALID. Rows whose statement has markers with
    names (:name), or whose clustering columns have types with several forms of one value (decimal, varint, boolean, floating point,
-   and what is made of other types) go alone then.
+   and what is made of other types) go alone then. Which statements' rows go alone, and why, is told to the log once a job: INFO, or WARN
+   when that is so of all of them.
 
-   All else is as it is for rows alone. window, rows_max, errors_max, ordered and the summary count rows. Each row has its outcome: of
+   All else is as it is for rows alone. window, rows_max, errors_max, ordered and the summary count rows. A job that ends early leaves
+   no holes: a row that was not sent, while later ones went with those of their partition, gets its outcome: CANCELLED (CLOSED at a
+   close), not sent. Each row has its outcome: of
    a batch that failed, the batch's error. One that the server calls invalid (0x2200) is halved until the row that is wrong fails by
-   itself. When it was too large, half of its size is the limit for further ones of the cluster. Retries, time-outs, speculation and
+   itself. When it was too large, half of its size (256 at least) is the limit for further ones of the cluster; doubled after a minute,
+   and twice as long after each time that is refused, an hour at most. Retries, time-outs, speculation and
    attempts are the batch's; warnings come with its first row. Not with tracing (INVALID). */
 typedef struct cqlring_batch_by_partition {
     size_t struct_size;
@@ -607,7 +618,7 @@ typedef struct cqlring_job_options {
     uint64_t errors_max;          /* failed rows after which issuing ends at once: 0 no limit, 1 the first */
     uint64_t rows_max;            /* stop after so many rows; 0: the source decides */
     double rows_per_s, bytes_per_s; /* 0: no limit */
-    uint8_t ordered;              /* 1: outcomes in the source's order */
+    uint8_t ordered;              /* 1: outcomes in the source's order. Rows are under way together all the same, and may be applied in any */
     uint8_t skip_successes;       /* 1: only failures and rows with a result are delivered */
     const cqlring_execution *execution; /* NULL: the session's */
     const cqlring_batch_by_partition *batch_by_partition; /* read during the call; NULL: each row is a request of its own */
@@ -618,7 +629,7 @@ typedef struct cqlring_summary {
     uint64_t failed;
     uint64_t may_have_been_applied; /* of the failed ones */
     uint64_t retries;
-    uint64_t low_water;           /* all rows below this index are settled and accepted by the sink; only with one source */
+    uint64_t low_water;           /* all rows below this index are settled and accepted by the sink; only with one source. At the end it is `rows` */
     uint64_t bytes_sent;          /* values */
     int64_t started_us, ended_us; /* monotonic; ended_us 0 while it runs */
 } cqlring_summary;

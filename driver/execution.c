@@ -329,7 +329,7 @@ static void settled(struct lane *lane, struct op *op)
     }
     if (session != NULL) { /* last: a close that waits for this may now end, and after it no callback runs */
         cqr_session_op_end(lane, session);
-        cqlring_session_release(session);
+        cqr_session_release(session);
     }
 }
 
@@ -352,7 +352,7 @@ static void refuse(struct lane *lane, struct execution *execution, cqlring_statu
     }
     if (session != NULL) {
         cqr_session_op_end(lane, session);
-        cqlring_session_release(session);
+        cqr_session_release(session);
     }
 }
 

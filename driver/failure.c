@@ -7,9 +7,28 @@
 
 #include "serialize/mem.h"
 
-static struct failure out_of_memory = {
-    .error = {.status = CQLRING_NO_MEMORY, .message = "out of memory"},
-};
+enum { PHASES = 3 };
+
+/* One of each kind, for when there is no memory to say more: it is still told apart what became of a request. */
+#define SPARE(number, how_far, maybe, text) \
+    {.error = {.status = (cqlring_status)(number), .phase = (how_far), .may_have_been_applied = (maybe), .message = text " (out of memory: no more is known)"}}
+#define SPARES(name, number, text) \
+    [number] = {{SPARE(number, CQLRING_NOT_SENT, 0, text), SPARE(number, CQLRING_NOT_SENT, 1, text)}, \
+                {SPARE(number, CQLRING_SENT, 0, text), SPARE(number, CQLRING_SENT, 1, text)}, \
+                {SPARE(number, CQLRING_ANSWERED, 0, text), SPARE(number, CQLRING_ANSWERED, 1, text)}},
+static const struct failure spares[][PHASES][2] = {CQLRING_STATUS_LIST(SPARES)};
+
+struct failure *cqr_failure_spare(cqlring_status status, uint8_t phase, bool maybe_applied)
+{
+    if ((unsigned)status >= sizeof spares / sizeof spares[0] || status == CQLRING_OK) /* an application's own */
+        status = CQLRING_NO_MEMORY;
+    return (struct failure *)(uintptr_t)&spares[status][phase < PHASES ? phase : CQLRING_NOT_SENT][maybe_applied]; /* nobody writes to it: cqr_failure_is_static */
+}
+
+bool cqr_failure_is_static(const struct failure *failure)
+{
+    return (uintptr_t)failure >= (uintptr_t)spares && (uintptr_t)failure < (uintptr_t)spares + sizeof spares;
+}
 
 /* How many of the first `size` bytes end with a whole character of UTF-8. Bytes that are no UTF-8 at all stay. */
 static size_t whole_characters(const char *text, size_t size)
@@ -71,7 +90,7 @@ struct failure *cqr_failure_make(cqlring_status status, const char *format, ...)
 {
     struct failure *failure = cqr_mem_zalloc(sizeof *failure);
     if (failure == NULL)
-        return &out_of_memory;
+        return cqr_failure_spare(status, CQLRING_NOT_SENT, false);
     failure->error.status = status;
     va_list arguments;
     va_start(arguments, format);
@@ -83,16 +102,11 @@ struct failure *cqr_failure_make(cqlring_status status, const char *format, ...)
 void cqr_failure_free(const cqlring_error *error)
 {
     struct failure *failure = (struct failure *)(uintptr_t)error; /* its first member */
-    if (failure == NULL || failure == &out_of_memory)
+    if (failure == NULL || cqr_failure_is_static(failure))
         return;
     cqr_block_release(failure->block);
     cqr_mem_free(failure->own_values);
     cqr_mem_free(failure);
-}
-
-bool cqr_failure_is_static(const struct failure *failure)
-{
-    return failure == &out_of_memory;
 }
 
 /* Only the public part: what is copied may be an error that the application filled. */
@@ -100,7 +114,7 @@ struct failure *cqr_failure_copy(const cqlring_error *error)
 {
     struct failure *failure = cqr_mem_zalloc(sizeof *failure);
     if (failure == NULL)
-        return &out_of_memory;
+        return cqr_failure_spare(error->status, error->phase, error->may_have_been_applied != 0);
     failure->error = *error;
     failure->error.node[sizeof failure->error.node - 1] = '\0';
     failure->error.message[sizeof failure->error.message - 1] = '\0';
@@ -110,7 +124,7 @@ struct failure *cqr_failure_copy(const cqlring_error *error)
 struct failure *cqr_failure_share(const struct failure *failure)
 {
     struct failure *own = cqr_failure_copy(&failure->error);
-    if (own == &out_of_memory || !failure->has_body)
+    if (cqr_failure_is_static(own) || !failure->has_body)
         return own;
     own->body = failure->body;
     own->has_body = true;

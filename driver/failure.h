@@ -3,8 +3,8 @@
 #define CQR_FAILURE_H
 
 /* Why something did not succeed: the public error plus what a server's ERROR said, kept until the completion or future
-   that carries it is released. Failures are rare, so each is an allocation; when even that fails, one static error
-   "out of memory" stands in, which is never freed and must not be written to. Any thread. */
+   that carries it is released. Failures are rare, so each is an allocation; when even that fails, a static one of the
+   same status, phase and may_have_been_applied stands in, which is never freed and must not be written to. Any thread. */
 
 #include <stdarg.h>
 
@@ -23,10 +23,11 @@ struct failure {
     uint8_t *own_values;       /* a copy, when the row never came to be encoded for a connection */
 };
 
-/* printf-like text; the rest zero. Never NULL (the static one in need). */
+/* printf-like text; the rest zero. Never NULL (a static one in need). */
 struct failure *cqr_failure_make(cqlring_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void cqr_failure_free(const cqlring_error *error); /* NULL and the static one are fine */
+void cqr_failure_free(const cqlring_error *error); /* NULL and the static ones are fine */
 bool cqr_failure_is_static(const struct failure *failure);
+struct failure *cqr_failure_spare(cqlring_status status, uint8_t phase, bool maybe_applied); /* the static one */
 /* Of any error, the application's too: what a server said beyond it (body) stays with the original. */
 struct failure *cqr_failure_copy(const cqlring_error *error);
 

@@ -203,13 +203,19 @@ static void *value_of(const cqlring_future *future, enum future_kind kind)
 cqlring_cluster *cqlring_future_cluster(const cqlring_future *future)
 {
     cqlring_cluster *cluster = value_of(future, FUTURE_CLUSTER);
-    return cluster == NULL ? NULL : cqr_cluster_handle(cluster);
+    if (cluster == NULL)
+        return NULL;
+    atomic_fetch_add_explicit(&cluster->given, 1, memory_order_relaxed);
+    return cqr_cluster_handle(cluster);
 }
 
 cqlring_session *cqlring_future_session(const cqlring_future *future)
 {
     cqlring_session *session = value_of(future, FUTURE_SESSION);
-    return session == NULL ? NULL : cqr_session_retain(session);
+    if (session == NULL)
+        return NULL;
+    atomic_fetch_add_explicit(&session->given, 1, memory_order_relaxed);
+    return cqr_session_retain(session);
 }
 
 cqlring_prepared *cqlring_future_prepared(const cqlring_future *future)

@@ -146,6 +146,8 @@ static __attribute__((noinline, cold)) void row_trouble(struct job *job, struct 
     add(&job->failed, 1);
     if (op->maybe_applied)
         add(&job->maybe_applied, 1);
+    if (op->status == CQLRING_CANCELLED)
+        return; /* what a stop has done is no reason for another one */
     uint64_t failed = atomic_fetch_add_explicit(&job->failed_count, 1, memory_order_relaxed) + 1;
     if (job->errors_max > 0 && failed >= job->errors_max)
         cqr_job_stop(job, JOB_STOP_ERROR, op->status, &op->failure->error);
@@ -208,6 +210,8 @@ static __attribute__((noinline)) void page_settled(struct lane *lane, struct job
     if (page == NULL)
         return;
     page_next(lane, part, op);
+    if (op->state != OP_SETTLED) /* else the job was stopped */
+        atomic_fetch_add_explicit(&lane->runtime->pages_ahead, 1, memory_order_relaxed);
     if (op->state == OP_IN_FLIGHT)
         cqr_writer_flush(op->conn); /* before the sink has this one: that is the point of it */
 }
@@ -519,7 +523,8 @@ static __attribute__((noinline, cold)) enum placed row_unframed(struct lane *lan
     if (result == WRITE_FULL)
         return row_not_now(lane, part, op);
     if (result == WRITE_TOO_LARGE)
-        cqr_error(&error, CQLRING_TOO_LARGE, "row %llu: its %u bytes do not fit a frame", index, op->values_size - 2);
+        cqr_error(&error, CQLRING_TOO_LARGE, "row %llu has %u bytes of values: with what stands around them that is more than a frame takes, %d bytes: split it", index,
+                  op->values_size - 2, PROTO_BODY_MAX);
     else
         cqr_error(&error, CQLRING_NO_MEMORY, "row %llu: out of memory while framing", index);
     row_refuse(lane, part, op, row, count, &error);
@@ -840,7 +845,7 @@ static void part_end(struct lane *lane, struct job_part *part)
     if (atomic_fetch_sub_explicit(&job->parts_left, 1, memory_order_acq_rel) == 1)
         cqr_job_end(job);
     cqr_session_op_end(lane, session);
-    cqlring_session_release(session);
+    cqr_session_release(session);
 }
 
 static void part_turn(struct lane *lane, struct job_part *part)

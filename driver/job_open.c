@@ -28,6 +28,8 @@ static void start_run(struct lane *lane, struct lane_message *message)
     lane->parts = part;
     part->tokens_at_us = lane->now_us;
     cqr_session_op_begin(lane, part->job->session);
+    if (part->batches != NULL && part == part->job->parts)
+        cqr_batch_rule_tell(lane, part->job);
     if (lane->stopping || !cqr_session_takes(lane, part->job->session)) {
         cqlring_error error;
         memset(&error, 0, sizeof error);
@@ -63,7 +65,7 @@ static void dispose(cqlring_future *future)
     cqr_failure_free(future->error);
     if (job->reason_failure != NULL && &job->reason_failure->error != future->error)
         cqr_failure_free(&job->reason_failure->error);
-    cqlring_session_release(job->session);
+    cqr_session_release(job->session);
     struct runtime_core *runtime = future->runtime;
     batches_free(job);
     cqr_mem_free(job->parts);

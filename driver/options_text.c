@@ -152,6 +152,11 @@ static void cluster_put(struct text *text, struct cqlring_cluster *cluster)
     put_number(text, "cluster.resolve_timeout_us", cluster->resolve_timeout_us);
     put_flag(text, "cluster.report_configuration", cluster->report != NULL);
     put_text(text, "cluster.client_id", cluster->client_id);
+    uint32_t learned = atomic_load_explicit(&cluster->batch_limit.bytes, memory_order_relaxed);
+    if (learned != 0)
+        put_number(text, "cluster.batch_bytes_learned", learned);
+    else
+        put_text(text, "cluster.batch_bytes_learned", NULL);
 }
 
 static void session_put(struct text *text, const struct cqlring_session *session)

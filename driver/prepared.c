@@ -246,6 +246,8 @@ cqlring_status cqr_prepared_learn(struct cqlring_prepared *prepared, const struc
     /* ScyllaDB marks lightweight transactions; of what Cassandra prepares, only the text tells */
     version->is_lwt = (dialect->extensions & EXT_LWT_MARK) != 0 ? answer.is_lwt : cqr_text_is_conditional(cql);
     version->is_read = cqr_text_is_read(cql);
+    for (uint32_t i = 0; i < answer.bind.count && answer.bind.array != NULL; i++)
+        version->is_counter = version->is_counter || cqlring_type_kind(answer.bind.array[i].type) == CQLRING_KIND_COUNTER;
     const struct column *first = answer.bind.count > 0 && answer.bind.array != NULL         ? answer.bind.array
                                  : answer.result.count > 0 && answer.result.array != NULL ? answer.result.array
                                                                                           : NULL;

@@ -34,7 +34,8 @@ struct statement_version {
     struct column_set *bind, *result; /* result: NULL when the PREPARED had no metadata */
     uint16_t key_count;
     uint16_t key_parts[KEY_PARTS_MAX]; /* indexes of bind markers that make the partition key */
-    bool is_lwt, is_read, is_counter;
+    bool is_lwt, is_read;
+    bool is_counter;                  /* a marker is a counter's; `n = n + 1` has none that tells */
     char keyspace[64], table[64];     /* "" unknown */
     atomic_uint reply_max;            /* expected reply (decision 21); written by submitters, relaxed */
     atomic_uint reply_window;         /* largest of the present 64, and how many: size | count */

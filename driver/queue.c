@@ -80,7 +80,7 @@ static void queue_free(struct cqlring_queue *queue)
         cqr_wake_close(fd);
     struct runtime_core *runtime = queue->session->cluster->runtime;
     cqr_runtime_retain(runtime);
-    cqlring_session_release(queue->session);
+    cqr_session_release(queue->session);
     cqr_mem_free(queue->ring);
     cqr_mem_free(queue);
     cqr_runtime_release(runtime);

@@ -119,9 +119,12 @@ static bool is_write(const struct op *op)
 /* What the error says beyond its sentence. */
 static __attribute__((noinline, cold)) void error_fill(struct lane *lane, struct op *op)
 {
-    if (cqr_failure_is_static(op->failure))
+    if (cqr_failure_is_static(op->failure)) {
+        op->failure = cqr_failure_spare(op->status, op->phase, op->maybe_applied);
         return;
+    }
     cqlring_error *error = &op->failure->error;
+    assert(error->status == op->status);
     error->phase = op->phase;
     error->may_have_been_applied = op->maybe_applied;
     error->attempts = op->attempts;
@@ -282,8 +285,8 @@ static bool refuse_by_write(struct lane *lane, struct op *op, enum write_result 
 {
     if (result == WRITE_TOO_LARGE) {
         cqr_op_settle(lane, op, CQLRING_TOO_LARGE,
-                      cqr_failure_make(CQLRING_TOO_LARGE, "%s of %u bytes of values cannot be framed: a frame takes 256 MiB, an identifier or name 65535 bytes",
-                                       cqr_opcode_name(op->plan->opcode), op->values_size));
+                      cqr_failure_make(CQLRING_TOO_LARGE, "%s of %u bytes of values cannot be framed: a frame takes %d bytes in all, an identifier or name 65535",
+                                       cqr_opcode_name(op->plan->opcode), op->values_size, PROTO_BODY_MAX));
         return true;
     }
     if (result == WRITE_NO_MEMORY) {
@@ -473,9 +476,8 @@ static bool is_too_much(const struct op *op, cqlring_status status, const struct
     return server->code == ERROR_OVERLOADED || ((dialect->extensions & EXT_RATE_LIMIT) != 0 && server->code == dialect->rate_limit_code);
 }
 
-static void attempt_failed(struct lane *lane, struct op *op, cqlring_status status, struct failure *failure)
+static void attempt_failed(struct lane *lane, struct op *op, cqlring_status status, const struct error_body *server, struct failure *failure)
 {
-    const struct error_body *server = failure->has_body ? &failure->body : NULL;
     if (op->state == OP_IN_FLIGHT) /* else no connection is to blame, and the last one may be gone */
         cqr_node_stats_error(op->conn, status, server != NULL ? server->code : 0);
     if (is_write(op) && cqr_maybe_applied(status, op->phase, server))
@@ -551,7 +553,7 @@ void cqr_op_lost(struct lane *lane, struct op *op, struct conn *conn)
     op->frame_block = NULL;
     const char *why = cqr_conn_writer_knows(conn) ? conn->writer.shut_text : conn->down_text;
     cqlring_status status = CQLRING_LOST;
-    attempt_failed(lane, op, status,
+    attempt_failed(lane, op, status, NULL,
                    cqr_failure_make(status, "%s to %s: connection lost %s: %s", cqr_opcode_name(op->plan->opcode), conn->text,
                                     op->phase == CQLRING_SENT ? "before the answer" : "before it was sent", why));
 }
@@ -636,7 +638,7 @@ void cqr_op_timer(struct lane *lane, struct op *op)
             shed(lane, conn);
         cqr_op_settle(lane, op, CQLRING_TIMEOUT, failure);
     } else {
-        attempt_failed(lane, op, CQLRING_TIMEOUT, failure);
+        attempt_failed(lane, op, CQLRING_TIMEOUT, NULL, failure);
     }
     if (was_in_flight)
         orphans_check(lane, conn);
@@ -688,7 +690,7 @@ static void reply_protocol(struct lane *lane, struct op *op, struct conn *conn, 
     char why[200];
     snprintf(why, sizeof why, "%s answered %s with %s", conn->text, cqr_opcode_name(op->plan->opcode), what);
     cqr_writer_shut(conn, CQLRING_PROTOCOL, why);
-    attempt_failed(lane, op, CQLRING_PROTOCOL, cqr_failure_make(CQLRING_PROTOCOL, "%s", why));
+    attempt_failed(lane, op, CQLRING_PROTOCOL, NULL, cqr_failure_make(CQLRING_PROTOCOL, "%s", why));
 }
 
 static void reply_error(struct lane *lane, struct op *op, struct conn *conn, struct block *block, cqlring_bytes body)
@@ -726,7 +728,7 @@ static void reply_error(struct lane *lane, struct op *op, struct conn *conn, str
         failure->has_body = true;
         failure->block = cqr_block_retain(block);
     }
-    attempt_failed(lane, op, status, failure);
+    attempt_failed(lane, op, status, &error, failure); /* decided by what it said, also when there is no memory to keep it */
 }
 
 /* What the server warns of, in the log too. */

@@ -77,7 +77,7 @@ static void look(struct lane *lane, struct cqlring_session *session)
     }
     if (session->room_head != NULL && atomic_load_explicit(&session->requests, memory_order_seq_cst) == 0)
         cqr_room_look(session); /* whoever was told may leave it be, and then nothing comes free that others could be told of */
-    cqlring_session_release(session);
+    cqr_session_release(session);
 }
 
 static void look_run(struct lane *lane, struct lane_message *message)
@@ -85,7 +85,7 @@ static void look_run(struct lane *lane, struct lane_message *message)
     struct cqlring_session *session = (struct cqlring_session *)(void *)((char *)message - offsetof(struct cqlring_session, room_message));
     atomic_store_explicit(&session->room_posted, false, memory_order_seq_cst); /* what comes free from now on posts again */
     look(lane, session);
-    cqlring_session_release(session);
+    cqr_session_release(session);
 }
 
 void cqr_room_look(struct cqlring_session *session)
@@ -95,7 +95,7 @@ void cqr_room_look(struct cqlring_session *session)
     session->room_message.run = look_run;
     cqr_session_retain(session);
     if (!cqr_lane_post(&session->cluster->runtime->lanes[0], &session->room_message))
-        cqlring_session_release(session);
+        cqr_session_release(session);
 }
 
 static void wait_run(struct lane *lane, struct lane_message *message)
@@ -172,7 +172,7 @@ static void dispose(cqlring_future *future)
     struct room_wait *wait = wait_of(future);
     struct runtime_core *runtime = future->runtime;
     cqr_failure_free(future->error);
-    cqlring_session_release(wait->session);
+    cqr_session_release(wait->session);
     cqr_mem_free(wait);
     cqr_runtime_release(runtime);
 }

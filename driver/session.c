@@ -30,15 +30,15 @@ static void session_free(struct cqlring_session *session)
         cqr_mem_free(session->lanes[i].latency);
     cqr_mem_free(session->lanes);
     cqr_mem_free(session);
-    cqlring_cluster_release(cluster);
+    cqr_cluster_handle_release(cluster);
 }
 
 static void release_closed(void *context)
 {
-    cqlring_session_release(context);
+    cqr_session_release(context);
 }
 
-void cqlring_session_release(cqlring_session *session)
+void cqr_session_release(struct cqlring_session *session)
 {
     if (session == NULL || session->fork_generation != cqr_fork_generation())
         return;
@@ -51,6 +51,13 @@ void cqlring_session_release(cqlring_session *session)
             return;
     }
     session_free(session);
+}
+
+void cqlring_session_release(cqlring_session *session)
+{
+    if (session != NULL && session->fork_generation == cqr_fork_generation() &&
+        cqr_handle_given_back(&session->given, session->cluster->runtime, "cqlring_session_release"))
+        cqr_session_release(session);
 }
 
 /* ---- ops under way ---- */
@@ -108,7 +115,7 @@ static void closing_end(struct closing *closing)
     void (*done)(void *) = closing->done;
     void *context = closing->context;
     cqr_mem_free(closing);
-    cqlring_session_release(session);
+    cqr_session_release(session);
     if (done != NULL)
         done(context);
 }
@@ -145,7 +152,7 @@ static void lane_closed(struct lane *lane, struct cqlring_session *session)
         lane_answered(close->closing);
         at = &lane->closes; /* the answer may have changed the list */
     }
-    cqlring_session_release(session);
+    cqr_session_release(session);
 }
 
 void cqr_session_op_end(struct lane *lane, struct cqlring_session *session)
@@ -198,7 +205,7 @@ static void close_run(struct lane *lane, struct lane_message *message)
         lane_abort(lane, session);
     else if (close->closing->drain_us > 0)
         cqr_wheel_arm(&lane->wheel, &close->timer, cqr_deadline_us(lane->now_us, close->closing->drain_us));
-    cqlring_session_release(session);
+    cqr_session_release(session);
 }
 
 static struct closing *closing_make(const struct runtime_core *runtime)
@@ -302,7 +309,7 @@ static void open_dispose(cqlring_future *future)
 {
     struct session_open *open = (struct session_open *)(void *)future;
     struct runtime_core *runtime = future->runtime;
-    cqlring_session_release(future->value);
+    cqr_session_release(future->value);
     cqr_failure_free(future->error);
     pthread_mutex_destroy(&open->lock);
     cqr_mem_free(open);
@@ -330,7 +337,7 @@ static void open_end(struct session_open *open)
     future->status = failure->error.status;
     future->error = &failure->error;
     cqr_session_close(session, 0, NULL, NULL);
-    cqlring_session_release(session);
+    cqr_session_release(session);
     cqr_future_complete(future);
 }
 

@@ -7,6 +7,7 @@
    A pool holds a lane's connections for one (cluster, keyspace): a link to every node of the topology. Sessions with the
    same keyspace share it (decision 33). Pools and links belong to the lane's submitter. */
 
+#include "driver/batch_limit.h"
 #include "driver/execution.h"
 #include "driver/lane.h"
 #include "driver/log.h"
@@ -26,6 +27,7 @@ enum handle_state { HANDLE_OPENING, HANDLE_OPEN, HANDLE_CLOSING, HANDLE_CLOSED }
 struct cqlring_cluster {
     atomic_uint references;
     atomic_uint handles;                /* of them, those of the application and of sessions: the last one's release closes it */
+    atomic_uint given;                  /* of them, the application's */
     uint32_t fork_generation;
     struct runtime_core *runtime;       /* a reference */
     struct cqlring_cluster *next, **link; /* in the runtime's list */
@@ -64,7 +66,7 @@ struct cqlring_cluster {
     uint16_t local_port_min, local_port_max; /* to choose a shard by */
     uint32_t shard_busy_percent;
     bool prepare_on_up, prepare_on_all;
-    atomic_uint batch_bytes_max;        /* more than this in one batch was too large for a server; 0: none was yet */
+    struct batch_limit batch_limit;     /* of rows of one partition, learned */
 
     atomic_uint version;                /* protocol version in use, once known: all connections use it */
 
@@ -151,6 +153,7 @@ struct pool {
 
 struct cqlring_session {
     atomic_uint references;
+    atomic_uint given;                  /* of them, the application's */
     uint32_t fork_generation;
     struct cqlring_cluster *cluster;    /* a reference */
     struct cqlring_session *next, **link;
@@ -191,9 +194,13 @@ _Static_assert(sizeof(struct session_lane) == 128, "a power of two");
 
 struct cqlring_cluster *cqr_cluster_retain(struct cqlring_cluster *cluster);
 void cqr_cluster_release(struct cqlring_cluster *cluster);
-struct cqlring_cluster *cqr_cluster_handle(struct cqlring_cluster *cluster); /* a reference that keeps it open: for cqlring_cluster_release */
+struct cqlring_cluster *cqr_cluster_handle(struct cqlring_cluster *cluster); /* a reference that keeps it open */
+void cqr_cluster_handle_release(struct cqlring_cluster *cluster);            /* one of those */
 bool cqr_cluster_has(const struct cqlring_cluster *cluster, const struct cqlring_node *node); /* any thread */
 struct cqlring_session *cqr_session_retain(struct cqlring_session *session);
+void cqr_session_release(struct cqlring_session *session); /* NULL is fine; the last one closes it undrained */
+/* The application gives back one of `given`. False: it has none; the log is told, and nothing must happen. */
+bool cqr_handle_given_back(atomic_uint *given, const struct runtime_core *runtime, const char *call);
 cqlring_status cqr_cluster_close(struct cqlring_cluster *cluster, int64_t drain_us, cqlring_future *future); /* future: NULL, or completed at the end */
 cqlring_future *cqr_close_future(struct runtime_core *runtime);
 int64_t cqr_cluster_timestamps(struct lane *lane, struct cqlring_cluster *cluster); /* takes a run of them and returns the first */

@@ -84,11 +84,23 @@ void cqr_pool_log(struct lane *lane, struct pool *pool, const struct log_news *n
     va_end(arguments);
 }
 
-/* Of the session whose request it is; NULL: it has no log, or it is the driver's own. */
+/* NULL: it has no log, or there is none: the request is the driver's own. */
+static struct session_lane *part_of_session(const struct lane *lane, struct cqlring_session *session)
+{
+    return session != NULL && session->log != NULL ? &session->lanes[lane->index] : NULL;
+}
+
 static struct session_lane *part_of(const struct lane *lane, const struct op *op)
 {
-    struct cqlring_session *session = op->plan->session;
-    return session != NULL && session->log != NULL ? &session->lanes[lane->index] : NULL;
+    return part_of_session(lane, op->plan->session);
+}
+
+void cqr_session_log(struct lane *lane, struct cqlring_session *session, const struct log_news *news, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    tell(lane, part_of_session(lane, session), news, format, arguments);
+    va_end(arguments);
 }
 
 bool cqr_request_log_on(const struct lane *lane, const struct op *op, cqlring_log_level level)

@@ -32,6 +32,8 @@ struct log_news {
 
 /* To every session of the pool. pool NULL: to the runtime's log. */
 void cqr_pool_log(struct lane *lane, struct pool *pool, const struct log_news *news, const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* To that session. */
+void cqr_session_log(struct lane *lane, struct cqlring_session *session, const struct log_news *news, const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* To the session whose request it is. */
 void cqr_request_log(struct lane *lane, const struct op *op, const struct log_news *news, const char *format, ...) __attribute__((format(printf, 4, 5)));
 bool cqr_request_log_on(const struct lane *lane, const struct op *op, cqlring_log_level level);

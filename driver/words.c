@@ -17,25 +17,29 @@ static const char *behind(const char *at, const char *end, const char *end_text)
     return (size_t)(end - at) >= size ? at + size : end;
 }
 
+/* Behind the string, quoted name or comment that begins here; behind one character when none does. */
+static const char *passed(const char *here, const char *end)
+{
+    bool two = end - here > 1;
+    if (*here == '\'' || *here == '"') {
+        const char quote[2] = {*here, '\0'};
+        return behind(here + 1, end, quote); /* a doubled quote begins the next string at once */
+    }
+    if (two && memcmp(here, "$$", 2) == 0)
+        return behind(here + 2, end, "$$");
+    if (two && (memcmp(here, "--", 2) == 0 || memcmp(here, "//", 2) == 0))
+        return behind(here + 2, end, "\n");
+    if (two && memcmp(here, "/*", 2) == 0)
+        return behind(here + 2, end, "*/");
+    return here + 1;
+}
+
 /* The next bare word from *at on; its size, 0 when there is none. *at is then behind it. */
 static size_t next_word(const char **at, const char *end, const char **word)
 {
     const char *here = *at;
-    while (here < end && !is_letter(*here)) {
-        bool two = end - here > 1;
-        if (*here == '\'' || *here == '"') {
-            const char quote[2] = {*here, '\0'};
-            here = behind(here + 1, end, quote); /* a doubled quote begins the next string at once */
-        } else if (two && memcmp(here, "$$", 2) == 0) {
-            here = behind(here + 2, end, "$$");
-        } else if (two && (memcmp(here, "--", 2) == 0 || memcmp(here, "//", 2) == 0)) {
-            here = behind(here + 2, end, "\n");
-        } else if (two && memcmp(here, "/*", 2) == 0) {
-            here = behind(here + 2, end, "*/");
-        } else {
-            here++;
-        }
-    }
+    while (here < end && !is_letter(*here))
+        here = passed(here, end);
     *word = here;
     while (here < end && is_letter(*here))
         here++;
@@ -48,7 +52,7 @@ static bool is_word(const char *word, size_t size, const char *wanted)
     if (strlen(wanted) != size)
         return false;
     for (size_t i = 0; i < size; i++)
-        if ((word[i] | 0x20) != wanted[i])
+        if ((word[i] >= 'A' && word[i] <= 'Z' ? word[i] | 0x20 : word[i]) != wanted[i])
             return false;
     return true;
 }
@@ -118,4 +122,39 @@ bool cqr_text_is_plain_write(cqlring_bytes cql)
 {
     bool is_conditional;
     return changes_data(cql, &is_conditional) && !is_conditional;
+}
+
+/* Is this the quoted name that begins at *at? *at is then behind it. */
+static bool is_quoted(const char **at, const char *end, const char *name)
+{
+    const char *here = *at + 1;
+    bool is_same = true;
+    for (; here < end; here++, name += is_same) {
+        if (*here == '"' && (end - here == 1 || here[1] != '"'))
+            break;
+        here += *here == '"'; /* doubled */
+        is_same = is_same && *name != '\0' && *here == *name;
+    }
+    bool has_end = here < end;
+    *at = has_end ? here + 1 : end;
+    return has_end && is_same && *name == '\0';
+}
+
+bool cqr_text_names(cqlring_bytes cql, const char *name)
+{
+    const char *at = cql.data, *end = at + (cql.size > 0 ? cql.size : 0);
+    while (at < end) {
+        if (is_letter(*at)) {
+            const char *word;
+            size_t size = next_word(&at, end, &word);
+            if (is_word(word, size, name))
+                return true;
+        } else if (*at == '"') {
+            if (is_quoted(&at, end, name))
+                return true;
+        } else {
+            at = passed(at, end);
+        }
+    }
+    return false;
 }

@@ -18,5 +18,7 @@ bool cqr_text_is_plain_write(cqlring_bytes cql);
 bool cqr_text_is_batch(cqlring_bytes cql);       /* its first word is BEGIN */
 /* Nothing in it but equalities can choose rows: neither < nor > (wherever they stand) nor a bare IN. */
 bool cqr_text_is_by_key(cqlring_bytes cql);
+/* Does this name, as the schema has it, stand in it: bare in any case, or quoted exactly? Whatever it is there for. */
+bool cqr_text_names(cqlring_bytes cql, const char *name);
 
 #endif

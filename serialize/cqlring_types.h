@@ -58,7 +58,8 @@ CQLRING_API const char *cqlring_status_text(cqlring_status status);
 typedef enum cqlring_phase { CQLRING_NOT_SENT = 0, CQLRING_SENT = 1, CQLRING_ANSWERED = 2 } cqlring_phase;
 
 /* An error, in the caller's memory; every function that takes one accepts NULL. Filled only when the function fails.
-   node is "address:port" of the coordinator, empty when none was chosen; times are 0 when nothing was queued or sent. */
+   node is "address:port" of the coordinator, empty when none was chosen; times are 0 when nothing was queued or sent. When there is no
+   memory for a request's error, status, phase and may_have_been_applied are what they are, and the message says so; the rest is empty. */
 typedef struct cqlring_error {
     cqlring_status status;
     int32_t server_code;           /* code of the server's ERROR (native protocol, section 9), 0 if none */

@@ -172,7 +172,7 @@ static int32_t rows_next(cqlring_row *out, uint32_t capacity, int64_t now_us, in
         if (rows->later_at >= 0 && rows->next == (uint64_t)rows->later_at)
             break;
         uint64_t row = rows->next++;
-        cqr_store_u64(at, row);
+        cqr_store_u64(at, rows->one_key ? 0 : row);
         rows->cells[count][0] = (cqlring_bytes){at, 8};
         at += 8;
         if (!rows->keys_only) {
@@ -208,6 +208,22 @@ void flow_sink_fini(struct flow_sink *sink)
     sink->seen = NULL;
 }
 
+void flow_completion_agrees(const cqlring_completion *completion)
+{
+    const cqlring_error *error = completion->error;
+    ck_assert_msg((completion->status == CQLRING_OK) == (error == NULL), "row %llu: status %s %s an error", (unsigned long long)completion->row,
+                  cqlring_status_name((cqlring_status)completion->status), error == NULL ? "without" : "with");
+    if (error == NULL)
+        return;
+    bool maybe = (completion->flags & CQLRING_COMPLETION_MAYBE_APPLIED) != 0;
+    ck_assert_msg((int)error->status == completion->status && error->phase == completion->phase && (error->may_have_been_applied != 0) == maybe,
+                  "row %llu: %s, phase %u, applied %u, and its error: %s, phase %u, applied %u, \"%s\"", (unsigned long long)completion->row,
+                  cqlring_status_name((cqlring_status)completion->status), completion->phase, maybe, cqlring_status_name(error->status), error->phase,
+                  error->may_have_been_applied, error->message);
+    ck_assert_ptr_null(completion->result);
+    ck_assert_uint_eq(completion->flags & (CQLRING_COMPLETION_VOID | CQLRING_COMPLETION_WARNINGS), 0);
+}
+
 static cqlring_verdict deliver(const cqlring_completion *completions, uint32_t count, void *context)
 {
     struct flow_sink *sink = context;
@@ -220,6 +236,7 @@ static cqlring_verdict deliver(const cqlring_completion *completions, uint32_t c
         sink->batch_max = count;
     for (uint32_t i = 0; i < count; i++) {
         const cqlring_completion *completion = &completions[i];
+        flow_completion_agrees(completion);
         if (sink->delivered > 0 && completion->row < sink->row_before)
             sink->out_of_order++;
         sink->row_before = completion->row;

@@ -49,6 +49,7 @@ enum { FLOW_ROWS_MAX = 1 << 20 };
 struct flow_rows {
     uint64_t next, end;          /* indexes */
     uint32_t size;               /* of the blob */
+    bool one_key;                /* 0 in all of them */
     bool keys_only;              /* a statement with the key alone (SELECT) */
     uint32_t per_call;           /* at most so many a call; 0: as asked */
     int64_t fail_at;             /* ≥ 0: FAILED before this row */
@@ -84,6 +85,8 @@ struct flow_sink {
     void (*each)(const cqlring_completion *completion, void *context);
     void *context;
 };
+/* Its status, phase and flags say what its error says: of every completion, whatever befell it. The sink below looks at each. */
+void flow_completion_agrees(const cqlring_completion *completion);
 void flow_sink_init(struct flow_sink *sink, uint64_t rows);
 void flow_sink_fini(struct flow_sink *sink);
 cqlring_sink flow_sink_of(struct flow_sink *sink);

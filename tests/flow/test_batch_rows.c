@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/prepared.h"
 #include "grid.h"
+#include "watch.h"
 
 static const cqlring_batch_by_partition by_partition = {.struct_size = sizeof by_partition};
 static const cqlring_job_options together = {.struct_size = sizeof together, .batch_by_partition = &by_partition};
@@ -308,6 +310,7 @@ START_TEST(counters_conditions_reads_and_ranges_go_alone)
         const char *cql;
         bool key_only, partition_only;
     } cases[] = {{"UPDATE ks.n SET n = n + 1 WHERE p = ? AND c = ?", true, false},
+                 {"UPDATE ks.n SET n = n - 1 WHERE c = 3 AND p = ?", false, true},
                  {"INSERT INTO ks.e (p, c, v) VALUES (?, ?, ?) IF NOT EXISTS", false, false},
                  {"SELECT v FROM ks.e WHERE p = ? AND c = ?", true, false},
                  {"DELETE FROM ks.e WHERE p = ? AND c > ?", true, false},
@@ -337,6 +340,135 @@ START_TEST(counters_conditions_reads_and_ranges_go_alone)
         cqlring_prepared_release(statement);
     }
     ck_assert_int_eq(ask_number(&flow, "SELECT n FROM ks.n WHERE p = 3 AND c = 4"), 1);
+    flow_close(&flow);
+}
+END_TEST
+
+/* A static column may be called as half of every statement's words are. */
+START_TEST(a_static_column_keeps_rows_apart_only_where_it_is_named)
+{
+    struct flow flow;
+    flow_init(&flow);
+    watch_log(&flow);
+    grid_up(&flow);
+    flow_cql(&flow, "CREATE TABLE ks.s (p bigint, c int, v blob, i blob static, \"E\" blob static, PRIMARY KEY (p, c))");
+    cqlring_future *future = NULL;
+    flow_ok(cqlring_schema_refresh(flow.cluster, &future, NULL));
+    flow_ok(ask_end(future, NULL));
+    static const struct {
+        const char *cql, *why; /* NULL: they go together */
+    } cases[] = {{"INSERT INTO ks.s (p, c, v) VALUES (?, ?, ?)", NULL},
+                 {"INSERT INTO ks.s (p, c, v) VALUES (?, ?, ?) USING TTL 100 /* not i, not \"E\" */", NULL},
+                 {"insert into ks.s (p, c, v) values (?, ?, ?) -- 'i'", NULL},
+                 {"INSERT INTO ks.s (p, c, v, I) VALUES (?, ?, ?, 0x00)", "static column \"i\""},
+                 {"INSERT INTO ks.s (p, c, v, \"i\") VALUES (?, ?, ?, 0x00)", "static column \"i\""},
+                 {"INSERT INTO ks.s (p, c, v, \"E\") VALUES (?, ?, ?, 0x00)", "static column \"E\""}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cqlring_prepared *statement = flow_prepare(&flow, cases[i].cql);
+        struct grid grid;
+        grid_init(&grid);
+        for (int j = 0; j < 30; j++)
+            grid_add(&grid, 3, j, 8, 1);
+        ask_record_clear();
+        watch_log_clear();
+        flow_ok(grid_run(&flow, &statement, 1, &grid, NULL, &together, NULL, NULL));
+        ck_assert_msg(ask_seen_count(OPCODE_BATCH) == (cases[i].why == NULL), "%s: %u batches", cases[i].cql, ask_seen_count(OPCODE_BATCH));
+        ck_assert_msg(watch_log_count("go alone") == (cases[i].why != NULL), "%s: %s", cases[i].cql, watch_log_text());
+        if (cases[i].why != NULL)
+            ck_assert_msg(watch_log_count(cases[i].why) == 1, "%s: %s", cases[i].cql, watch_log_text());
+        grid_fini(&grid);
+        cqlring_prepared_release(statement);
+    }
+    flow_close(&flow);
+}
+END_TEST
+
+START_TEST(what_goes_alone_is_told_with_its_reason)
+{
+    struct flow flow;
+    flow_init(&flow);
+    watch_log(&flow);
+    grid_up(&flow);
+    flow_cql(&flow, "CREATE TABLE ks.n (p bigint, c int, n counter, PRIMARY KEY (p, c))");
+    flow_cql(&flow, "CREATE TABLE ks.f (p bigint, c float, v blob, PRIMARY KEY (p, c))");
+    cqlring_future *future = NULL;
+    flow_ok(cqlring_schema_refresh(flow.cluster, &future, NULL));
+    flow_ok(ask_end(future, NULL));
+    static const struct {
+        const char *cql, *why;
+    } cases[] = {{"UPDATE ks.n SET n = n + ? WHERE p = ? AND c = ?", "it counts"},
+                 {"UPDATE ks.n SET n = n + 1 WHERE p = ? AND c = ?", "it counts"},
+                 {"INSERT INTO ks.e (p, c, v) VALUES (?, ?, ?) IF NOT EXISTS", "it has a condition"},
+                 {"SELECT v FROM ks.e WHERE p = ? AND c = ?", "it reads"},
+                 {"DELETE FROM ks.e WHERE p = ? AND c > ?", "several rows"},
+                 {"DELETE FROM ks.e WHERE p = ?", "clustering column \"c\" is not bound"},
+                 {"INSERT INTO ks.f (p, c, v) VALUES (?, ?, ?)", "type of clustering column \"c\""},
+                 {"INSERT INTO ks.t (k, v) VALUES (?, ?)", "no clustering column"},
+                 {"INSERT INTO ks.e (p, c, v) VALUES (1, ?, ?)", "partition key is not bound"},
+                 {"INSERT INTO ks.e (p, c, v) VALUES (:x, :y, :z)", "named markers"}};
+    cqlring_prepared *usual = flow_prepare(&flow, GRID_INSERT);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cqlring_prepared *statements[2] = {flow_prepare(&flow, cases[i].cql), usual};
+        for (uint32_t count = 1; count <= 2; count++) { /* alone, nothing of the job goes together */
+            struct grid grid;
+            grid_init(&grid);
+            watch_log_clear();
+            flow_ok(grid_run(&flow, statements, count, &grid, NULL, &together, NULL, NULL));
+            ck_assert_msg(watch_log_count(cases[i].why) == 1 && watch_log_count(cases[i].cql) == 1, "%s: %s", cases[i].cql, watch_log_text());
+            ck_assert_msg(watch_log_count("go alone") == 1, "%s", watch_log_text());
+            ck_assert_msg(watch_log_count("batch_by_partition does nothing") == (count == 1), "%s", watch_log_text());
+            grid_fini(&grid);
+        }
+        ck_assert_int_eq(cqr_prepared_version(statements[0])->is_counter, i == 0);
+        cqlring_prepared_release(statements[0]);
+    }
+    cqlring_prepared_release(usual);
+    flow_close(&flow);
+}
+END_TEST
+
+/* A time to live, and a timestamp of the row's own in the statement, are the row's in a batch too. */
+START_TEST(using_timestamp_and_ttl_are_each_rows_own)
+{
+    struct flow flow;
+    up(&flow);
+    cqlring_prepared *insert = flow_prepare(&flow, "INSERT INTO ks.e (p, c) VALUES (?, ?) USING TIMESTAMP ?");
+    cqlring_prepared *living = flow_prepare(&flow, "UPDATE ks.e USING TTL 1000 SET v = ? WHERE p = ? AND c = ?");
+    cqlring_prepared *stamped = flow_prepare(&flow, "DELETE FROM ks.e USING TIMESTAMP 5 WHERE p = ? AND c = ?");
+    cqlring_prepared *statements[3] = {insert, living, stamped};
+    struct grid grid;
+    struct flow_sink sink;
+    grid_init(&grid);
+    flow_sink_init(&sink, 40);
+    for (int i = 0; i < 10; i++)
+        grid_add(&grid, 1, i, 8, 0); /* its 8 bytes are a timestamp: 0x0101… × i */
+    for (int i = 0; i < 10; i++)
+        grid.rows[i].fill = (uint8_t)(i + 1);
+    for (int i = 10; i < 20; i++) {
+        struct grid_row *row = grid_add(&grid, 1, i, 8, 7);
+        row->statement = 1;
+        row->value_first = true;
+    }
+    for (int i = 0; i < 20; i++) { /* older than all of them: takes nothing */
+        struct grid_row *row = grid_add(&grid, 1, i, 8, 7);
+        row->statement = 2;
+        row->key_only = true;
+    }
+    flow_ok(grid_run(&flow, statements, 3, &grid, &sink, &together, NULL, NULL));
+    ck_assert_msg(sink.failed == 0, "%s", sink.first_error);
+    ck_assert_uint_eq(ask_seen_count(OPCODE_BATCH), 2); /* the same keys do not share one */
+    ck_assert_int_eq(node_table_rows(flow.node, "ks.e"), 20);
+    ck_assert_int_eq(grid_value(&flow, 1, 15), 7);
+    int64_t ttl = ask_number(&flow, "SELECT ttl(v) FROM ks.e WHERE p = 1 AND c = 15");
+    ck_assert(ttl > 900 && ttl <= 1000);
+    /* the rows without a v are there by their markers' timestamps: a deletion older than one of them leaves that one */
+    flow_cql(&flow, "DELETE FROM ks.e USING TIMESTAMP 361700864190383365 WHERE p = 1 AND c = 4"); /* 0x0505050505050505, as the row's */
+    flow_cql(&flow, "DELETE FROM ks.e USING TIMESTAMP 361700864190383365 WHERE p = 1 AND c = 5");
+    ck_assert_int_eq(node_table_rows(flow.node, "ks.e"), 19);
+    grid_fini(&grid);
+    flow_sink_fini(&sink);
+    for (int i = 0; i < 3; i++)
+        cqlring_prepared_release(statements[i]);
     flow_close(&flow);
 }
 END_TEST
@@ -767,6 +899,9 @@ int main(void)
     tcase_add_test(tcase, a_deletion_of_the_partition_takes_what_was_before_it_and_leaves_what_comes_after);
     tcase_add_test(tcase, different_statements_of_one_table_share_a_batch);
     tcase_add_test(tcase, counters_conditions_reads_and_ranges_go_alone);
+    tcase_add_test(tcase, a_static_column_keeps_rows_apart_only_where_it_is_named);
+    tcase_add_test(tcase, what_goes_alone_is_told_with_its_reason);
+    tcase_add_test(tcase, using_timestamp_and_ttl_are_each_rows_own);
     tcase_add_test(tcase, rows_share_a_batch_only_with_those_of_the_same_timestamp);
     tcase_add_test(tcase, without_the_schema_it_takes_the_applications_word);
     tcase_add_test(tcase, options_out_of_range_are_refused_with_the_range);

@@ -9,6 +9,7 @@
 
 #include "grid.h"
 #include "serialize/buf.h"
+#include "watch.h"
 
 static const cqlring_batch_by_partition by_partition = {.struct_size = sizeof by_partition};
 static const cqlring_job_options together = {.struct_size = sizeof together, .batch_by_partition = &by_partition};
@@ -25,6 +26,7 @@ struct bench { /* what nearly every test has */
 
 static void begin(struct bench *bench, uint32_t rows, uint32_t a_partition)
 {
+    memset(bench, 0, sizeof *bench);
     flow_init(&bench->flow);
     grid_init(&bench->grid);
     flow_sink_init(&bench->sink, GRID_MAX);
@@ -69,12 +71,13 @@ static struct node_counters counted(struct bench *bench)
     return counters;
 }
 
-/* Every row that was issued has one outcome, and rows below the low-water mark are all among them. */
+/* As without batches: the first rows of the source have one outcome each, the others none, however early the job ended. */
 static void check_outcomes(struct bench *bench)
 {
     ck_assert_uint_eq(bench->sink.last, bench->summary.rows);
     ck_assert_uint_eq(bench->sink.twice, 0);
-    ck_assert_uint_eq(flow_sink_missing(&bench->sink, bench->summary.low_water), 0);
+    ck_assert_uint_eq(bench->summary.low_water, bench->summary.rows);
+    ck_assert_uint_eq(flow_sink_missing(&bench->sink, bench->summary.rows), 0);
 }
 
 START_TEST(bt_06_a_batch_too_large_is_halved_and_its_size_not_tried_again)
@@ -102,6 +105,35 @@ START_TEST(bt_06_a_batch_too_large_is_halved_and_its_size_not_tried_again)
     for (uint32_t i = 0; i < ask_seen_count(OPCODE_BATCH); i++)
         most = ask_seen_at(OPCODE_BATCH, i).body_size > most ? ask_seen_at(OPCODE_BATCH, i).body_size : most;
     ck_assert_uint_gt(most, 900);
+    end(&bench);
+}
+END_TEST
+
+/* A node that says so of everything does not end batches: pairs of small rows still go together, and it is told, once for each step. */
+START_TEST(a_learned_limit_is_told_and_has_a_lower_end)
+{
+    struct bench bench;
+    begin(&bench, 2000, 100);
+    for (uint32_t i = 0; i < 2000; i++)
+        bench.grid.rows[i].size = 8;
+    watch_log(&bench.flow);
+    ready(&bench);
+    char text[16384];
+    ck_assert_uint_lt(cqlring_cluster_options_text(bench.flow.cluster, text, sizeof text), sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, "cluster.batch_bytes_learned = (none)\n"));
+    flow_fault(&bench.flow, "error:code=0x2200,opcode=BATCH,message=Batch too large");
+    flow_ok(run(&bench, &together));
+    ck_assert_msg(bench.sink.failed == 0, "%s", bench.sink.first_error);
+    uint32_t told = watch_log_count("too large");
+    ck_assert_msg(told >= 3 && told <= 8, "told %u times:\n%s", told, watch_log_text());
+    ck_assert_uint_eq(watch_log_count("256 bytes"), 1);
+    node_fault_remove(bench.flow.node, 0);
+    again(&bench);
+    flow_ok(run(&bench, &together));
+    ck_assert_uint_gt(counted(&bench).opcodes[OPCODE_BATCH], 200);
+    ck_assert_uint_eq(watch_log_count("too large"), told);
+    cqlring_cluster_options_text(bench.flow.cluster, text, sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, "cluster.batch_bytes_learned = 256\n"));
     end(&bench);
 }
 END_TEST
@@ -265,28 +297,79 @@ START_TEST(ps_09_statements_unknown_to_the_node_are_prepared_again)
 }
 END_TEST
 
-START_TEST(a_sink_that_says_stop_leaves_out_what_was_only_planned)
+struct left_out {
+    struct bench *bench;
+    uint64_t count;
+};
+
+/* A row that others overtook: nothing of it was sent, and its cells come back. */
+static void never_sent(const cqlring_completion *completion, void *context)
 {
-    for (int mode = 0; mode < 2; mode++) {
+    struct left_out *left_out = context;
+    if (completion->status != CQLRING_CANCELLED)
+        return;
+    cqlring_bytes cells[3];
+    left_out->count++;
+    ck_assert_uint_eq(completion->phase, CQLRING_NOT_SENT);
+    ck_assert_uint_eq(completion->attempts, 0);
+    ck_assert_uint_eq(completion->flags & CQLRING_COMPLETION_MAYBE_APPLIED, 0);
+    ck_assert_uint_eq(completion->tag, 7000000u + completion->row);
+    ck_assert_uint_eq(cqlring_completion_cells(completion, cells, 3), 3);
+    ck_assert_uint_eq(cqr_load_u64(cells[0].data), (uint64_t)left_out->bench->grid.rows[completion->row].p);
+    ck_assert_uint_eq(cqr_load_u32(cells[1].data), (uint32_t)left_out->bench->grid.rows[completion->row].c);
+}
+
+/* With a plan half issued: rows far behind went with those of their partition, rows before them did not go any more. */
+START_TEST(a_job_that_ends_early_leaves_no_holes)
+{
+    enum { STOP, ERROR, CANCEL };
+    static const struct {
+        int how;
+        bool ordered, sink;
+    } cases[] = {{STOP, false, true}, {STOP, true, true}, {ERROR, false, true}, {ERROR, true, true}, {CANCEL, false, true}, {CANCEL, true, true}, {CANCEL, false, false}};
+    uint64_t holes = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct bench bench;
         begin(&bench, 6000, 10);
-        for (uint32_t i = 0; i < 6000; i++) /* far apart, so that rows go in another order than they came */
-            bench.grid.rows[i].p = i % 40;
-        for (uint32_t i = 0; i < 6000; i++)
-            bench.grid.rows[i].c = (int32_t)(i / 40);
+        for (uint32_t j = 0; j < 6000; j++) { /* far apart, so that rows go in another order than they came */
+            bench.grid.rows[j].p = j % 40;
+            bench.grid.rows[j].c = (int32_t)(j / 40);
+        }
         bench.flow.node_options.delay_us = 500;
         ready(&bench);
-        bench.sink.stop_after = 500;
+        struct left_out left_out = {.bench = &bench};
+        bench.sink.each = never_sent;
+        bench.sink.context = &left_out;
+        bench.sink.stop_after = cases[i].how == STOP ? 500 : 0;
         cqlring_job_options options = together;
-        options.rows_per_s = mode == 1 ? 30000 : 0; /* with a plan half issued */
-        flow_ok(run(&bench, &options));
-        check_outcomes(&bench);
-        ck_assert_uint_ge(bench.summary.rows, 500);
+        options.rows_per_s = 30000;
+        options.ordered = cases[i].ordered;
+        options.errors_max = cases[i].how == CANCEL ? 0 : 1;
+        if (cases[i].how == ERROR)
+            flow_fault(&bench.flow, "error:code=0x1100,opcode=BATCH,after=100");
+        cqlring_future *job = grid_start(&bench.flow, &bench.insert, 1, &bench.grid, cases[i].sink ? &bench.sink : NULL, &options);
+        while (cases[i].how == CANCEL && bench.summary.rows < 500) {
+            ck_assert_int_eq(cqlring_future_wait(job, 1000, &bench.error), CQLRING_TIMEOUT);
+            cqlring_job_summary(job, &bench.summary);
+        }
+        if (cases[i].how == CANCEL)
+            cqlring_future_cancel(job);
+        static const cqlring_status ends[] = {[STOP] = CQLRING_OK, [ERROR] = CQLRING_SERVER, [CANCEL] = CQLRING_CANCELLED};
+        ck_assert_int_eq(cqlring_future_wait(job, 10000000, &bench.error), ends[cases[i].how]);
+        cqlring_job_summary(job, &bench.summary);
+        cqlring_future_release(job);
         ck_assert_uint_lt(bench.summary.rows, 6000);
-        ck_assert_int_eq(node_table_rows(bench.flow.node, "ks.e"), (int64_t)bench.summary.rows);
-        ck_assert_uint_le(bench.summary.low_water, bench.summary.rows);
+        ck_assert_uint_ge(bench.summary.rows, 100);
+        ck_assert_uint_eq(bench.summary.low_water, bench.summary.rows);
+        ck_assert_int_eq(node_table_rows(bench.flow.node, "ks.e"), (int64_t)(bench.summary.rows - bench.summary.failed));
+        if (cases[i].sink)
+            check_outcomes(&bench);
+        if (cases[i].ordered)
+            ck_assert_uint_eq(bench.sink.out_of_order, 0);
+        holes += left_out.count;
         end(&bench);
     }
+    ck_assert_uint_gt(holes, 0);
 }
 END_TEST
 
@@ -514,12 +597,13 @@ int main(void)
     TCase *tcase = tcase_create("batch_rows_failed");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, bt_06_a_batch_too_large_is_halved_and_its_size_not_tried_again);
+    tcase_add_test(tcase, a_learned_limit_is_told_and_has_a_lower_end);
     tcase_add_test(tcase, fr_09_a_row_that_the_server_calls_invalid_fails_alone);
     tcase_add_test(tcase, each_row_of_a_batch_that_failed_has_its_error_and_its_own_cells);
     tcase_add_test(tcase, errors_max_counts_rows_of_batches);
     tcase_add_test(tcase, a_batch_is_tried_again_as_its_rows_would_be);
     tcase_add_test(tcase, ps_09_statements_unknown_to_the_node_are_prepared_again);
-    tcase_add_test(tcase, a_sink_that_says_stop_leaves_out_what_was_only_planned);
+    tcase_add_test(tcase, a_job_that_ends_early_leaves_no_holes);
     tcase_add_test(tcase, cancel_gives_every_issued_row_of_a_batch_one_outcome);
     tcase_add_test(tcase, closing_with_and_without_drain_settles_every_row_of_a_batch);
     tcase_add_test(tcase, an_undrained_close_among_answers_settles_every_row_once);

@@ -227,6 +227,64 @@ START_TEST(a_sink_that_says_later_gets_the_same_completions_first_after_a_poke)
 }
 END_TEST
 
+struct never {
+    uint32_t calls;          /* while the job ran */
+    uint32_t last_calls, rows; /* the last delivery's */
+    atomic_bool said, closing;
+};
+
+static cqlring_verdict never(const cqlring_completion *completions, uint32_t count, void *context)
+{
+    struct never *sink = context;
+    for (uint32_t i = 0; i < count; i++)
+        flow_completion_agrees(&completions[i]);
+    if (atomic_load(&sink->closing)) {
+        sink->last_calls++;
+        sink->rows += count;
+    } else {
+        sink->calls++;
+    }
+    atomic_store(&sink->said, true);
+    return CQLRING_LATER;
+}
+
+/* A sink that never accepts does not keep a close from ending: what it says the last time is not asked for. */
+START_TEST(at_a_close_outcomes_come_a_last_time_and_later_is_ignored)
+{
+    static const int64_t drains[] = {0, 20000};
+    for (int i = 0; i < 2; i++) {
+        struct flow flow;
+        flow_up(&flow);
+        cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+        struct flow_rows rows;
+        flow_rows_init(&rows, 5000, 8);
+        struct never sink = {.calls = 0};
+        cqlring_source source = flow_source(&rows);
+        cqlring_job_options options = {.struct_size = sizeof options, .window = 300};
+        cqlring_future *job = NULL, *closed = NULL;
+        cqlring_error error;
+        flow_ok(cqlring_execute_concurrent(flow.session, &insert, 1, &source, &(cqlring_sink){never, &sink}, 1, &options, &job, &error));
+        flow_until(job, &sink.said);
+        atomic_store(&sink.closing, true);
+        flow_ok(cqlring_session_close(flow.session, drains[i], &closed, &error));
+        flow_ok(cqlring_future_wait(closed, 10000000, &error));
+        ck_assert_int_eq(cqlring_future_wait(job, 10000000, &error), CQLRING_CLOSED);
+        cqlring_summary summary;
+        cqlring_job_summary(job, &summary);
+        ck_assert_uint_eq(sink.calls, 1);
+        ck_assert_uint_ge(sink.last_calls, 1);
+        ck_assert_uint_ge(sink.rows, 1);
+        ck_assert_uint_eq(sink.rows, summary.rows); /* each of them once */
+        ck_assert_uint_eq(summary.low_water, summary.rows);
+        cqlring_future_release(closed);
+        cqlring_future_release(job);
+        flow_rows_fini(&rows);
+        cqlring_prepared_release(insert);
+        flow_close(&flow);
+    }
+}
+END_TEST
+
 START_TEST(a_sink_that_says_stop_still_gets_what_is_in_flight)
 {
     struct flow flow;
@@ -536,6 +594,7 @@ int main(void)
     tcase_add_test(tcase, a_source_that_fails_ends_the_job_with_its_own_error);
     tcase_add_test(tcase, a_source_that_says_later_is_asked_again_at_its_time_and_after_a_poke);
     tcase_add_test(tcase, a_sink_that_says_later_gets_the_same_completions_first_after_a_poke);
+    tcase_add_test(tcase, at_a_close_outcomes_come_a_last_time_and_later_is_ignored);
     tcase_add_test(tcase, a_sink_that_says_stop_still_gets_what_is_in_flight);
     tcase_add_test(tcase, cancel_gives_every_issued_row_one_outcome);
     tcase_add_test(tcase, closing_the_session_with_and_without_drain_settles_every_row);

@@ -52,6 +52,9 @@ static bool done(cqlring_status status, cqlring_future **out, cqlring_error *err
         return false;
     status = cqlring_future_wait(future, WAIT_US, error);
     ck_assert_msg(cqlring_future_ready(future), "%s hangs when allocation %lu fails", running, (unsigned long)running_n);
+    if (cqlring_future_completion(future) != NULL)
+        flow_completion_agrees(cqlring_future_completion(future));
+    ck_assert_int_eq(error->status, status);
     cqlring_future_release(future);
     return status == CQLRING_OK;
 }
@@ -285,6 +288,8 @@ static bool step_queue(struct flow *flow, cqlring_error *error)
     while (reaped < accepted) {
         uint32_t count = cqlring_queue_reap(queue, completions, 8, 1, WAIT_US, &reap);
         ck_assert_uint_gt(count, 0);
+        for (uint32_t i = 0; i < count; i++)
+            flow_completion_agrees(&completions[i]);
         for (uint32_t i = 0; i < count && status == CQLRING_OK; i++)
             if (completions[i].status != CQLRING_OK)
                 *error = *completions[i].error, status = (cqlring_status)completions[i].status;
@@ -430,6 +435,67 @@ START_TEST(a_secured_and_watched_cluster_survives_every_allocation_failing_in_tu
 }
 END_TEST
 
+/* ---- no memory at all while rows fail ---- */
+
+/* From the first outcome on. */
+static void memory_ends(const cqlring_completion *completion, void *context)
+{
+    uint64_t *delivered = context;
+    (void)completion;
+    if ((*delivered)++ == 0)
+        cqr_mem_fail_at(1, 1);
+}
+
+/* Even where there is no memory to say more, a row's outcome is the one that it had, and its error agrees with it. */
+START_TEST(rows_that_fail_while_there_is_no_memory_say_what_became_of_them)
+{
+    static const struct {
+        const char *fault;
+        cqlring_status status;
+        bool maybe;
+    } cases[] = {{"error:code=0x1100,after=300,times=400", CQLRING_SERVER, true},
+                 {"error:code=0x2200,after=300,times=400", CQLRING_SERVER, false},
+                 {"drop:after=300,times=200", CQLRING_TIMEOUT, true},
+                 {"close:after=300,times=1", CQLRING_LOST, true}};
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        bool together = i % 2 == 1;
+        struct flow flow;
+        flow_init(&flow);
+        flow.options.schema_metadata = CQLRING_YES;
+        flow_up(&flow);
+        cqlring_prepared *statement = flow_prepare(&flow, FLOW_INSERT);
+        struct flow_rows rows;
+        struct flow_sink sink;
+        uint64_t delivered = 0;
+        flow_rows_init(&rows, 1000, 20);
+        rows.one_key = together;
+        flow_sink_init(&sink, 1000);
+        sink.each = memory_ends;
+        sink.context = &delivered;
+        char fault[100];
+        snprintf(fault, sizeof fault, "%s,opcode=%s", cases[i / 2].fault, together ? "BATCH" : "EXECUTE");
+        static const cqlring_execution soon = {.struct_size = sizeof soon, .timeout_us = 300000};
+        static const cqlring_batch_by_partition distinct = {.struct_size = sizeof distinct, .distinct = 1, .rows_max = 2};
+        cqlring_job_options options = {.struct_size = sizeof options, .window = 200, .execution = &soon, .batch_by_partition = together ? &distinct : NULL};
+        cqlring_summary summary;
+        flow_fault(&flow, fault);
+        flow_ok(flow_run(&flow, statement, &rows, &sink, &options, &summary, NULL));
+        ck_assert_uint_gt(cqr_mem_failed_count(), 0);
+        cqr_mem_fail_at(0, 0);
+        ck_assert_uint_eq(sink.last, 1000);
+        ck_assert_msg(sink.by_status[cases[i / 2].status] > 0, "%s: %llu failed, none of them as %s", fault, (unsigned long long)sink.failed,
+                      cqlring_status_name(cases[i / 2].status));
+        ck_assert_uint_eq(sink.maybe > 0, cases[i / 2].maybe);
+        ck_assert_uint_eq(summary.failed, sink.failed);
+        ck_assert_uint_eq(summary.may_have_been_applied, sink.maybe);
+        flow_rows_fini(&rows);
+        flow_sink_fini(&sink);
+        cqlring_prepared_release(statement);
+        flow_close(&flow);
+    }
+}
+END_TEST
+
 int main(void)
 {
     if (!secure_make())
@@ -438,6 +504,7 @@ int main(void)
     TCase *tcase = tcase_create("nomem");
     tcase_set_timeout(tcase, 200);
     tcase_add_test(tcase, each_public_call_survives_every_allocation_failing_in_turn);
+    tcase_add_test(tcase, rows_that_fail_while_there_is_no_memory_say_what_became_of_them);
     tcase_add_test(tcase, a_secured_and_watched_cluster_survives_every_allocation_failing_in_turn);
     suite_add_tcase(suite, tcase);
     int failed = flow_main(suite);

@@ -521,6 +521,8 @@ START_TEST(a_jobs_row_reads_on_while_the_sink_has_a_page_and_no_further)
     ck_assert_uint_eq(sink.pages, 4);
     ck_assert_uint_eq(sink.lasts, 1);
     ck_assert_uint_eq(ask_seen_count(OPCODE_EXECUTE), 4);
+    ck_assert_uint_eq(flow_stats(&flow).pages_ahead, 2); /* the second and the fourth; the third was asked for when the sink had taken both before it */
+    ck_assert_uint_eq(flow_stats(&flow).pages_dropped, 0);
     cqlring_prepared_release(select);
     flow_close(&flow);
 }
@@ -536,6 +538,7 @@ START_TEST(ec_07_every_page_of_every_row_comes_once_and_in_order)
             struct partitions all = {.end = PARTITIONS};
             struct pages_sink sink = {.later_at = 5};
             ask_record_clear();
+            uint64_t before = flow_stats(&flow).pages_ahead;
             cqlring_future *job = job_of(&flow, select, &all, &sink, _i != 0, window, tight == 1 ? 1 : 0);
             flow_until(job, &sink.later_said);
             cqlring_job_poke(job);
@@ -552,6 +555,9 @@ START_TEST(ec_07_every_page_of_every_row_comes_once_and_in_order)
             ck_assert_uint_eq(sink.pages, 4 * PARTITIONS);
             ck_assert(!sink.out_of_order);
             ck_assert_uint_eq(ask_seen_count(OPCODE_EXECUTE), 4 * PARTITIONS);
+            uint64_t were_ahead = flow_stats(&flow).pages_ahead - before;
+            ck_assert_uint_le(were_ahead, tight == 1 ? 0 : 3 * PARTITIONS); /* none beyond bytes_max */
+            ck_assert(tight == 1 || were_ahead >= PARTITIONS);              /* of each row at least the second */
         }
     cqlring_prepared_release(select);
     flow_close(&flow);

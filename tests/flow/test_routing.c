@@ -506,6 +506,14 @@ START_TEST(tk_10_a_row_without_a_whole_key_has_no_route)
     ck_assert_int_eq(cqlring_route_of(all, NULL, 0, &route, &error), CQLRING_INVALID);
     ck_assert_ptr_nonnull(strstr(error.message, "partition key"));
     ck_assert_int_eq(cqlring_route_of(NULL, values, 2, &route, &error), CQLRING_INVALID);
+    ck_assert_int_eq(cqlring_route_of(insert, values, 2, NULL, &error), CQLRING_INVALID);
+    values[0] = (cqlring_bytes){"abc", 3}; /* no bigint: as any call that takes values says it */
+    ck_assert_int_eq(cqlring_route_of(insert, values, 2, &route, &error), CQLRING_TYPE);
+    ck_assert_ptr_nonnull(strstr(error.message, "cqlring_route_of: column \"k\" (bigint): the value has 3 bytes, one of this type has 8"));
+    values[0] = (cqlring_bytes){NULL, CQLRING_UNSET};
+    ck_assert_int_eq(cqlring_route_of(insert, values, 2, &route, &error), CQLRING_INVALID);
+    values[0] = (cqlring_bytes){NULL, 8};
+    ck_assert_int_eq(cqlring_route_of(insert, values, 2, &route, &error), CQLRING_INVALID);
     values[0] = flow_bigint(3);
     flow_ok(cqlring_route_of(insert, values, 2, &route, NULL));
     ck_assert_uint_eq(route.replica_count, 1);

@@ -179,7 +179,7 @@ START_TEST(tl_02_a_foreign_event_loop_drives_tls)
 }
 END_TEST
 
-/* Ten connections, one job: what is copied is what one connection copies, a reply moved only where a record tears it. */
+/* Ten connections, one job: no reply is moved once it is out of its record; none here is torn by one. */
 START_TEST(ten_nodes_take_a_bulk_job_through_tls)
 {
     enum { NODES = 10, COUNT = 20000 };
@@ -202,7 +202,7 @@ START_TEST(ten_nodes_take_a_bulk_job_through_tls)
     ck_assert_uint_eq(sink.ok, COUNT);
     ck_assert_uint_eq(after.connections_lost, 0);
     ck_assert_uint_lt(after.sends - before.sends, COUNT); /* batches form for each */
-    ck_assert_uint_lt(after.copied_up_bytes - before.copied_up_bytes, (after.recv_bytes - before.recv_bytes) / 4);
+    ck_assert_uint_eq(after.copied_up_bytes - before.copied_up_bytes, 0); /* OpenSSL writes what it decrypts where the replies stay */
     cqlring_connection_info connections[16];
     uint32_t count = cqlring_cluster_connections(flow.cluster, connections, 16);
     ck_assert_uint_eq(count, NODES + 1);

@@ -135,6 +135,39 @@ START_TEST(the_last_release_of_a_cluster_closes_it)
 END_TEST
 
 /* One that nobody took from its future is closed with it. */
+/* Once more than it was handed out: said to the log, and nothing happens. Here something still holds each of them. */
+START_TEST(a_handle_released_too_often_is_told_and_does_no_harm)
+{
+    struct flow flow;
+    flow_init(&flow);
+    watch_log(&flow);
+    flow_start(&flow);
+    flow_open(&flow);
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    cqlring_future *job = NULL;
+    struct endless endless;
+    endless_init(&endless, &flow);
+    job = endless_start(&endless, insert);
+    cqlring_session_release(flow.session); /* the job holds it, so it stays open */
+    for (int i = 0; i < 3; i++)
+        cqlring_session_release(flow.session);
+    ck_assert_uint_eq(watch_log_count("cqlring_session_release: released more often than it was handed out"), 3);
+    ck_assert_int_eq(cqlring_future_wait(job, 20000, NULL), CQLRING_TIMEOUT); /* it goes on */
+    cqlring_cluster_release(flow.cluster);
+    for (int i = 0; i < 3; i++)
+        cqlring_cluster_release(flow.cluster);
+    ck_assert_uint_eq(watch_log_count("cqlring_cluster_release: released more often than it was handed out"), 3);
+    ck_assert_int_eq(cqlring_future_wait(job, 20000, NULL), CQLRING_TIMEOUT);
+    cqlring_future_cancel(job);
+    ck_assert_int_eq(ask_end(job, NULL), CQLRING_CANCELLED);
+    flow.session = NULL;
+    flow.cluster = NULL;
+    endless_fini(&endless);
+    cqlring_prepared_release(insert);
+    flow_close(&flow); /* and everything ends */
+}
+END_TEST
+
 START_TEST(a_cluster_that_is_never_taken_from_its_future_is_closed)
 {
     struct flow flow;
@@ -329,6 +362,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, handles_may_be_let_go_in_every_order_with_a_job_under_way);
     tcase_add_test(tcase, the_last_release_of_a_cluster_closes_it);
+    tcase_add_test(tcase, a_handle_released_too_often_is_told_and_does_no_harm);
     tcase_add_test(tcase, a_cluster_that_is_never_taken_from_its_future_is_closed);
     tcase_add_test(tcase, on_ready_runs_once_whether_set_before_or_after_the_close);
     tcase_add_test(tcase, handles_outlive_the_runtime_and_answer_closed);

@@ -295,6 +295,9 @@ static void test_batches(cqlring_session *session)
     cqlring_prepared *add = live_prepare(session, "UPDATE cqlring_live.counts SET n = n + ? WHERE k = ?");
     uint8_t two[4] = {0, 0, 0, 2}, three[4] = {0, 0, 0, 3}, long_5[8] = {[7] = 5};
     cqlring_error error;
+    cqlring_column delta = {0};
+    if (add != NULL)
+        (void)live_check(cqlring_prepared_bind_column(add, 0, &delta) && cqlring_type_kind(delta.type) == CQLRING_KIND_COUNTER, "a counter's marker is told as one");
     if (insert != NULL && add != NULL) {
         cqlring_bytes text_values[2] = {{two, 4}, cqlring_text("two")}, prepared_values[2] = {{three, 4}, cqlring_text("three")};
         const cqlring_batch_child children[] = { /* BT-02: without values, with values, prepared */

@@ -92,7 +92,6 @@ static bool resolve_assignment(struct query *query, struct statement *root,
     case ASSIGN_SUBTRACT:
     case ASSIGN_PREPEND:
         if (type->kind == TYPE_COUNTER) {
-            value = &node_type_bigint;
             if (assignment->kind == ASSIGN_PREPEND)
                 assignment->kind = ASSIGN_ADD; /* c = 1 + c */
             break;

@@ -2,8 +2,10 @@
 #include "proxy.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -22,7 +24,7 @@
 #include "serialize/compress.h"
 #include "wire.h"
 
-enum { PAIRS_MAX = 128, FAULTS_MAX = 16, STREAMS = 1 << 15, READ_SIZE = 64 << 10, REORDER_US = 5000, LIES = 5 };
+enum { PAIRS_MAX = 128, FAULTS_MAX = 16, STREAMS = 1 << 15, READ_SIZE = 64 << 10, REORDER_US = 5000, QUIET_US = 20000, IDLE_LOOK_US = 5000, LIES = 5 };
 enum { DRIVER, NODE };
 
 /* An EXECUTE under way. */
@@ -30,6 +32,7 @@ struct slot {
     uint64_t key_1; /* + 1; 0: none */
     int8_t strike;  /* what becomes of its reply; -1: nothing */
     uint8_t detail;
+    bool is_prepare; /* no row's; it is not idle who waits for one */
 };
 
 struct held { /* a reply that waits */
@@ -42,6 +45,7 @@ struct held { /* a reply that waits */
 enum pair_state {
     PAIR_OPEN,
     PAIR_DEAF,  /* half-open: the driver's bytes are read and go nowhere */
+    PAIR_RESETTING, /* the same, until none has come for a while: then a reset. What was passed before still goes out */
     PAIR_ENDING /* the same, and the driver has been told: until it closes */
 };
 
@@ -54,7 +58,8 @@ struct pair {
     bool lz4, startup_sent, ready, registered, struck, told;
     bool poisoned; /* the driver cannot believe what comes now: none of it counts as answered */
     int16_t startup_stream;
-    uint32_t under_way;
+    int64_t reset_us;       /* when, if nothing else comes */
+    uint32_t under_way, preparing;
     struct slot *slots;
     struct held *late;      /* by due time */
     struct held *reordered; /* newest first */
@@ -73,14 +78,15 @@ struct proxy {
     uint16_t port;
     bool stopping, split, working;
     struct sockaddr_in target;
-    int64_t refuse_until_us, idle_since_us;
+    int64_t refuse_until_us;
+    int64_t idle_since_us, idle_base_us, idle_stalled_us; /* since when; when it was first looked at (0: not yet), and stalled_us then */
     struct pair *pairs[PAIRS_MAX];
-    uint32_t pair_count, fault_count, storm_left, under_way;
+    uint32_t pair_count, fault_count, storm_left;
     struct armed faults[FAULTS_MAX];
     uint64_t seen; /* EXECUTEs since the faults were set */
     struct proxy_counts counts;
     uint64_t keys;
-    uint32_t *hits;
+    uint32_t *hits, *executes; /* by key */
 };
 
 static const char *const names[PROXY_KINDS] = {
@@ -121,30 +127,65 @@ static void hit(struct proxy *proxy, const struct slot *slot)
         proxy->hits[slot->key_1 - 1]++;
 }
 
-/* Whether it may be said that nothing is under way although it could be. */
+/* How long the threads of this process have waited for a processor so far, all together: that is nobody's idleness. */
+static int64_t stalled_us(void)
+{
+    int64_t sum_ns = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; tasks != NULL && (task = readdir(tasks)) != NULL;) {
+        char path[300];
+        int64_t ran = 0, waited = 0;
+        snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", task->d_name);
+        FILE *file = task->d_name[0] != '.' ? fopen(path, "re") : NULL;
+        if (file != NULL && fscanf(file, "%" SCNd64 " %" SCNd64, &ran, &waited) == 2)
+            sum_ns += waited;
+        if (file != NULL)
+            fclose(file);
+    }
+    if (tasks != NULL)
+        closedir(tasks);
+    return sum_ns / 1000;
+}
+
+/* The first moments are waited out before anything is read from /proc. */
+static void idle_look(struct proxy *proxy, int64_t now)
+{
+    if (proxy->idle_since_us == 0 || now - proxy->idle_since_us < IDLE_LOOK_US)
+        return;
+    int64_t stalled = stalled_us();
+    if (proxy->idle_base_us == 0) {
+        proxy->idle_base_us = now;
+        proxy->idle_stalled_us = stalled;
+    }
+    int64_t idle = IDLE_LOOK_US + now - proxy->idle_base_us - (stalled - proxy->idle_stalled_us);
+    if (idle > proxy->counts.idle_max_us)
+        proxy->counts.idle_max_us = idle;
+}
+
+/* Whether it may be said that nothing is under way although it could be: also not as bytes that are still here. */
 static void look_for_idleness(struct proxy *proxy)
 {
-    bool could = false;
+    bool could = false, busy = false;
     for (uint32_t i = 0; i < proxy->pair_count; i++) {
         const struct pair *pair = proxy->pairs[i];
-        could = could || (pair->state == PAIR_OPEN && pair->ready && !pair->registered);
+        if (pair->state != PAIR_OPEN || !pair->ready || pair->registered)
+            continue;
+        could = true;
+        busy = busy || pair->under_way + pair->preparing > 0 || bytes_size(&pair->wires[DRIVER].out) + bytes_size(&pair->wires[DRIVER].raw) > 0;
     }
     int64_t now = now_us();
-    if (proxy->idle_since_us > 0 && now - proxy->idle_since_us > proxy->counts.idle_max_us)
-        proxy->counts.idle_max_us = now - proxy->idle_since_us;
-    if (!proxy->working || !could || proxy->under_way > 0)
-        proxy->idle_since_us = 0;
+    idle_look(proxy, now);
+    if (!proxy->working || !could || busy)
+        proxy->idle_since_us = proxy->idle_base_us = 0;
     else if (proxy->idle_since_us == 0)
         proxy->idle_since_us = now;
 }
 
 static void slot_clear(struct pair *pair, struct slot *slot)
 {
-    if (slot->key_1 == 0)
-        return;
+    pair->preparing -= slot->is_prepare;
+    pair->under_way -= slot->key_1 != 0;
     *slot = (struct slot){.strike = -1};
-    pair->under_way--;
-    pair->proxy->under_way--;
 }
 
 /* Whatever is under way on this connection will not be answered as it should. */
@@ -296,9 +337,9 @@ static void reply_strike(struct pair *pair, struct slot *slot, uint8_t *envelope
         pair_end(pair);
         break;
     case PROXY_RESET:
-        (void)setsockopt(pair->fds[DRIVER], SOL_SOCKET, SO_LINGER, &(struct linger){1, 0}, sizeof(struct linger));
-        fd_close(&pair->fds[DRIVER]);
         pair->struck = true;
+        pair->state = PAIR_RESETTING;
+        pair->reset_us = now + QUIET_US;
         break;
     case PROXY_LIE:
         pair->poisoned = true;
@@ -335,7 +376,7 @@ static void reply_take(struct pair *pair, uint8_t *envelope, size_t size)
         held_put(&pair->reordered, envelope, size, pair->reordered->due_us);
     else
         reply_pass(pair, envelope, size);
-    if (pair->reordered != NULL && --pair->reorder_left == 0)
+    if (pair->state == PAIR_OPEN && pair->reordered != NULL && --pair->reorder_left == 0) /* behind a reply that was cut nothing arrives */
         while (pair->reordered != NULL)
             held_pass(pair, &pair->reordered);
     if (!pair->startup_sent || (int16_t)stream != pair->startup_stream)
@@ -432,14 +473,14 @@ static void execute_take(struct pair *pair, const uint8_t *envelope, size_t size
         return;
     }
     struct slot *slot = &pair->slots[stream];
-    if (slot->key_1 == 0) {
+    if (slot->key_1 == 0)
         pair->under_way++;
-        proxy->under_way++;
-    } else {
+    else
         proxy->counts.malformed = true; /* the stream was not free */
-    }
     *slot = (struct slot){.key_1 = key + 1, .strike = -1};
     proxy->counts.executes++;
+    if (proxy->working && key < proxy->keys)
+        proxy->executes[key]++;
     if (pair->state != PAIR_OPEN)
         return; /* it goes nowhere: hit when the connection is at its end */
     proxy->seen++;
@@ -511,6 +552,11 @@ static void request_take(struct pair *pair, const uint8_t *envelope, size_t size
         pair->lz4 = memmem(envelope, size, word, sizeof word - 1) != NULL;
     }
     pair->registered = pair->registered || envelope[4] == OPCODE_REGISTER;
+    uint16_t stream = cqr_load_u16(envelope + 2);
+    if (envelope[4] == OPCODE_PREPARE && stream < STREAMS) {
+        pair->preparing += !pair->slots[stream].is_prepare;
+        pair->slots[stream] = (struct slot){.strike = -1, .is_prepare = true};
+    }
     if (pair->state == PAIR_OPEN)
         wire_put(&pair->wires[NODE], envelope, size);
 }
@@ -566,11 +612,17 @@ static bool pair_turn(struct pair *pair, short driver, short node)
     if (node != 0 && pair->fds[NODE] >= 0 && !receive(pair, NODE))
         return false;
     int64_t now = now_us();
+    if (pair->state == PAIR_RESETTING && driver != 0)
+        pair->reset_us = now + QUIET_US;
+    if (pair->state == PAIR_RESETTING && now >= pair->reset_us && bytes_size(&pair->wires[DRIVER].out) == 0) {
+        (void)setsockopt(pair->fds[DRIVER], SOL_SOCKET, SO_LINGER, &(struct linger){1, 0}, sizeof(struct linger));
+        return false;
+    }
     while (pair->state == PAIR_OPEN && pair->late != NULL && pair->late->due_us <= now)
         held_pass(pair, &pair->late);
     while (pair->state == PAIR_OPEN && pair->reordered != NULL && pair->reordered->due_us <= now)
         held_pass(pair, &pair->reordered);
-    if (!flush(pair, NODE) || (pair->state != PAIR_DEAF && !flush(pair, DRIVER)))
+    if (!flush(pair, NODE) || !flush(pair, DRIVER)) /* also one that is deaf: what was passed before counts as answered */
         return false;
     if (pair->state != PAIR_OPEN && bytes_size(&pair->wires[NODE].out) == 0)
         fd_close(&pair->fds[NODE]);
@@ -601,12 +653,16 @@ static int listener_open(uint16_t *port)
 static int time_out_ms(const struct proxy *proxy)
 {
     int64_t first = proxy->refuse_until_us > 0 ? proxy->refuse_until_us : INT64_MAX, now = now_us();
+    if (proxy->idle_since_us > 0 && proxy->idle_base_us == 0 && proxy->idle_since_us + IDLE_LOOK_US < first)
+        first = proxy->idle_since_us + IDLE_LOOK_US;
     for (uint32_t i = 0; i < proxy->pair_count; i++) {
         const struct pair *pair = proxy->pairs[i];
         if (pair->late != NULL && pair->late->due_us < first)
             first = pair->late->due_us;
         if (pair->reordered != NULL && pair->reordered->due_us < first)
             first = pair->reordered->due_us;
+        if (pair->state == PAIR_RESETTING && pair->reset_us < first)
+            first = pair->reset_us;
     }
     return first == INT64_MAX ? -1 : first <= now ? 0 : (int)((first - now) / 1000 + 1);
 }
@@ -623,7 +679,7 @@ static void *run(void *context)
         for (uint32_t i = 0; i < proxy->pair_count; i++)
             for (int side = 0; side < 2; side++) {
                 const struct pair *pair = proxy->pairs[i];
-                bool full = bytes_size(&pair->wires[side].out) > 0 && !(side == DRIVER && pair->state == PAIR_DEAF);
+                bool full = bytes_size(&pair->wires[side].out) > 0;
                 fds[count++] = (struct pollfd){.fd = pair->fds[side], .events = (short)(POLLIN | (full ? POLLOUT : 0))};
             }
         int wait = time_out_ms(proxy);
@@ -653,10 +709,11 @@ static void *run(void *context)
 struct proxy *proxy_start(const char *address, uint16_t port, uint64_t keys, char *message, size_t message_size)
 {
     struct proxy *proxy = calloc(1, sizeof *proxy);
-    uint32_t *hits = calloc(keys + 1, sizeof *hits);
+    uint32_t *hits = calloc(2 * keys + 1, sizeof *hits);
     if (proxy == NULL || hits == NULL)
         abort();
     proxy->hits = hits;
+    proxy->executes = hits + keys;
     proxy->keys = keys;
     proxy->target = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
     proxy->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -734,7 +791,7 @@ void proxy_forget(struct proxy *proxy)
 {
     pthread_mutex_lock(&proxy->lock);
     proxy->counts = (struct proxy_counts){0};
-    memset(proxy->hits, 0, proxy->keys * sizeof *proxy->hits);
+    memset(proxy->hits, 0, 2 * proxy->keys * sizeof *proxy->hits);
     change_end(proxy);
 }
 
@@ -751,7 +808,7 @@ void proxy_work(struct proxy *proxy, bool begins)
     pthread_mutex_lock(&proxy->lock);
     look_for_idleness(proxy);
     proxy->working = begins;
-    proxy->idle_since_us = 0;
+    proxy->idle_since_us = proxy->idle_base_us = 0;
     change_end(proxy);
 }
 
@@ -761,4 +818,12 @@ uint32_t proxy_hits(struct proxy *proxy, uint64_t key)
     uint32_t hits = key < proxy->keys ? proxy->hits[key] : 0;
     change_end(proxy);
     return hits;
+}
+
+uint32_t proxy_seen(struct proxy *proxy, uint64_t key)
+{
+    pthread_mutex_lock(&proxy->lock);
+    uint32_t seen = key < proxy->keys ? proxy->executes[key] : 0;
+    change_end(proxy);
+    return seen;
 }

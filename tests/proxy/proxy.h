@@ -20,7 +20,7 @@ enum proxy_kind {
     PROXY_DROP_DELIVERED, /* the node has executed it and answered; the connection ends instead */
     PROXY_CUT_REQUEST,    /* half of it goes to the node, then both ends are closed */
     PROXY_CUT_REPLY,      /* half of the reply, likewise */
-    PROXY_RESET,          /* the reply is not passed on, the connection is reset: what else was on its way is not known */
+    PROXY_RESET,          /* no reply passes any more; when the driver has sent nothing for 20 ms, so that all it sent is known, a reset */
     PROXY_HALF_OPEN,      /* from now on nothing passes on this connection, and nothing closes it */
     PROXY_REFUSE,         /* every connection ends, none is accepted for `ms` */
     PROXY_OVERLOADED,     /* ERROR 0x1001 in place of the node */
@@ -60,12 +60,14 @@ struct proxy_counts {
     uint64_t unexplained;       /* those that ended with requests under way and without a fault */
     uint64_t connections;
     uint32_t open;              /* at present */
-    int64_t idle_max_us;        /* longest time without any row under way while a connection for rows was open and well … */
+    int64_t idle_max_us;        /* longest time with nothing under way (rows, PREPAREs, bytes) on any well connection while one was there,
+                                   without the time in which this process waited for a processor … */
     bool malformed;             /* somebody sent what is no envelope or segment */
 };
 void proxy_counts(struct proxy *proxy, struct proxy_counts *counts);
 /* … between these two: while rows are there to be sent. */
 void proxy_work(struct proxy *proxy, bool begins);
 uint32_t proxy_hits(struct proxy *proxy, uint64_t key);
+uint32_t proxy_seen(struct proxy *proxy, uint64_t key); /* EXECUTEs of it between these two */
 
 #endif

@@ -21,7 +21,7 @@ struct storm {
     /* What came of it. */
     struct proxy_counts counts;
     uint64_t ok, failed, maybe, attempts, retries;
-    uint64_t unseen; /* attempts that no fault explains but the end of their connection */
+    uint64_t unseen; /* attempts that had not left when their connection ended */
     uint32_t attempts_max;
     int64_t took_us;
 };
@@ -29,8 +29,10 @@ struct storm {
 /* True: everything held. Else message says what did not. What must hold:
    - every row has one outcome; idempotent rows all succeed; of the others only rows that a fault hit fail, and each of them is
      marked as one that may have been applied;
-   - no row has had more attempts than one, and one for each fault that hit it, and one for each connection that ended under it
-     before it had left;
+   - no row was sent more often than once, and once for each fault that hit it: as the proxy saw it, row by row, so exactly. It says
+     as many attempts, and one more at most for each connection that ended before the attempt had left;
+   - there was no moment with a connection that was well and nothing under way, but for the longest back-off of a row that was hit so
+     often and some 30 ms;
    - every acknowledged row is read back as it was written, and no row is there that was not written so;
    - each fault has struck; no connection ended that no fault had struck; nobody sent what is no protocol. */
 bool storm_run(struct storm *storm, char *message, size_t message_size);

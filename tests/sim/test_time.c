@@ -23,6 +23,7 @@ enum { NODES = 8, TIMES_MAX = 65536 };
 static struct {
     uint64_t rows, given; /* the source's */
     uint32_t size;
+    bool one_key;         /* all rows have the same one */
     uint64_t done, failed, timeouts; /* the sink's */
     int64_t last_us;                 /* when the last outcome came */
     int64_t sent_us[TIMES_MAX];      /* when requests of it went out */
@@ -41,7 +42,7 @@ static int32_t next(cqlring_row *rows, uint32_t capacity, int64_t now_us, int64_
     world.activity++;
     uint32_t count = 0;
     for (; count < capacity && job.given < job.rows; count++, job.given++) {
-        cqr_store_u64(job.key[count], job.given);
+        cqr_store_u64(job.key[count], job.one_key ? 1 : job.given);
         job.cells[count][0] = (cqlring_bytes){job.key[count], 8};
         job.cells[count][1] = (cqlring_bytes){job.value, (int32_t)job.size};
         rows[count] = (cqlring_row){.cells = job.cells[count]};
@@ -526,6 +527,56 @@ START_TEST(what_has_no_reply_expires_after_a_gap)
 }
 END_TEST
 
+/* --- what was learned is not believed for ever ---------------------------------------------------------------------- */
+
+static uint64_t batches_of(uint64_t rows, const cqlring_job_options *options)
+{
+    cqlring_stats before = {.struct_size = sizeof before}, after = before;
+    cqlring_runtime_stats(stage.runtime, &before);
+    job.given = job.done = job.failed = 0;
+    job_finish(job_begin(rows, options));
+    ck_assert_uint_eq(job.failed, 0);
+    cqlring_runtime_stats(stage.runtime, &after);
+    return after.batches - before.batches;
+}
+
+START_TEST(after_a_stray_too_large_batches_grow_again_within_minutes)
+{
+    begin(1);
+    up();
+    job.one_key = true;
+    job.size = 1000;
+    static const cqlring_batch_by_partition distinct = {.struct_size = sizeof distinct,
+                                                        .distinct = 1};
+    cqlring_job_options options = {.struct_size = sizeof options,
+                                   .execution = &idempotent,
+                                   .batch_by_partition = &distinct};
+    uint64_t whole = batches_of(2048, &options);
+    char message[200];
+    ck_assert_uint_ne(node_fault_parse(stage.nodes,
+                                       "error:code=0x2200,opcode=BATCH,message=Batch too "
+                                       "large,times=30",
+                                       message, sizeof message),
+                      0);
+    batches_of(2048, &options);
+    node_fault_remove(stage.nodes, 0);
+    ck_assert_uint_eq(batches_of(2048, &options), 0); /* 256 bytes: no two rows fit */
+    stage_run_for(&stage, 59000000);
+    ck_assert_uint_eq(batches_of(2048, &options), 0);
+    uint64_t last = UINT64_MAX;
+    for (int minute = 0; minute < 7; minute++) {
+        stage_run_for(&stage, 60500000);
+        uint64_t now = batches_of(2048, &options);
+        if (now > 0) {
+            ck_assert_uint_le(now, last);
+            last = now;
+        }
+    }
+    ck_assert_uint_eq(last, whole);
+    down();
+}
+END_TEST
+
 /* --- counted: one send and one wake a turn ------------------------------------------------------------------------- */
 
 START_TEST(a_full_window_goes_out_in_few_sends)
@@ -566,6 +617,7 @@ int main(void)
     tcase_add_test(tcase, a_connection_that_does_not_answer_its_heartbeat_is_replaced);
     tcase_add_loop_test(tcase, nothing_expires_whose_reply_waits_in_the_socket_after_a_gap, 0, 4);
     tcase_add_test(tcase, what_has_no_reply_expires_after_a_gap);
+    tcase_add_test(tcase, after_a_stray_too_large_batches_grow_again_within_minutes);
     tcase_add_test(tcase, a_full_window_goes_out_in_few_sends);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -29,18 +29,40 @@ START_TEST(failure_carries_status_and_text)
 }
 END_TEST
 
-START_TEST(failure_without_memory_is_the_static_one_and_may_be_freed)
+START_TEST(failure_without_memory_is_a_static_one_of_its_kind_and_may_be_freed)
 {
+    for (int status = 1; status < 16; status++)
+        for (uint8_t phase = 0; phase < 3; phase++)
+            for (uint8_t maybe = 0; maybe < 2; maybe++) {
+                cqlring_error error = {.status = (cqlring_status)status, .phase = phase, .may_have_been_applied = maybe};
+                cqr_mem_fail_at(1, 0);
+                struct failure *failure = cqr_failure_copy(&error);
+                cqr_mem_fail_at(0, 0);
+                ck_assert(cqr_failure_is_static(failure));
+                ck_assert_int_eq(failure->error.status, status);
+                ck_assert_uint_eq(failure->error.phase, phase);
+                ck_assert_uint_eq(failure->error.may_have_been_applied, maybe);
+                ck_assert_ptr_nonnull(strstr(failure->error.message, cqlring_status_text((cqlring_status)status)));
+                ck_assert_ptr_nonnull(strstr(failure->error.message, "out of memory"));
+                ck_assert_ptr_eq(failure, cqr_failure_spare((cqlring_status)status, phase, maybe != 0));
+                cqr_failure_free(&failure->error);
+            }
     cqr_mem_fail_at(1, 0);
     struct failure *failure = cqr_failure_make(CQLRING_TIMEOUT, "no answer");
-    ck_assert(cqr_failure_is_static(failure));
-    ck_assert_int_eq(failure->error.status, CQLRING_NO_MEMORY);
-    ck_assert_str_ne(failure->error.message, "");
-    cqr_mem_fail_at(1, 0);
-    ck_assert(cqr_failure_is_static(cqr_failure_copy(&failure->error)));
     cqr_mem_fail_at(0, 0);
-    cqr_failure_free(&failure->error);
+    ck_assert(cqr_failure_is_static(failure));
+    ck_assert_int_eq(failure->error.status, CQLRING_TIMEOUT);
     cqr_failure_free(NULL);
+    /* an application's error may say anything */
+    const cqlring_error odd[] = {{.status = CQLRING_OK}, {.status = (cqlring_status)16}, {.status = (cqlring_status)-1}, {.status = CQLRING_TYPE, .phase = 3}};
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+        cqr_mem_fail_at(1, 0);
+        failure = cqr_failure_copy(&odd[i]);
+        cqr_mem_fail_at(0, 0);
+        ck_assert(cqr_failure_is_static(failure));
+        ck_assert_int_eq(failure->error.status, i == 3 ? CQLRING_TYPE : CQLRING_NO_MEMORY);
+        ck_assert_uint_eq(failure->error.phase, CQLRING_NOT_SENT);
+    }
 }
 END_TEST
 
@@ -143,7 +165,7 @@ int main(void)
     TCase *tests = tcase_create("failure");
     tcase_add_checked_fixture(tests, remember_memory, expect_no_leak);
     tcase_add_test(tests, failure_carries_status_and_text);
-    tcase_add_test(tests, failure_without_memory_is_the_static_one_and_may_be_freed);
+    tcase_add_test(tests, failure_without_memory_is_a_static_one_of_its_kind_and_may_be_freed);
     tcase_add_test(tests, failure_gives_its_block_back);
     tcase_add_test(tests, copy_is_of_any_error_and_ends_its_texts);
     tcase_add_test(tests, error_may_be_null_and_the_status_comes_back);

@@ -76,6 +76,34 @@ START_TEST(a_select_is_one_behind_blanks_and_comments)
 END_TEST
 
 /* Cut anywhere, in memory of exactly that size: nothing beyond it is looked at (the sanitizers see to it). */
+START_TEST(a_name_is_found_bare_in_any_case_or_quoted_exactly)
+{
+    static const struct {
+        const char *cql, *name;
+        bool is_there;
+    } cases[] = {{"INSERT INTO t (k, s) VALUES (?, ?)", "s", true},
+                 {"INSERT INTO t (k, S) VALUES (?, ?)", "s", true},
+                 {"INSERT INTO t (k, v) VALUES (?, ?)", "s", false},
+                 {"UPDATE t SET My_Col1=?", "my_col1", true},
+                 {"UPDATE t SET my_col12=?", "my_col1", false},
+                 {"UPDATE t SET \"s\"=?", "s", true},
+                 {"UPDATE t SET \"S\"=?", "s", false},
+                 {"UPDATE t SET S=?", "S", false}, /* bare, it is another one */
+                 {"UPDATE t SET \"S\"=?", "S", true},
+                 {"UPDATE t SET \"a\"\"b\"=?", "a\"b", true},
+                 {"UPDATE t SET \"a\"\"b\"=?", "b", false},
+                 {"UPDATE t SET \"a\"\"b\"=?", "a", false},
+                 {"UPDATE t SET \"a\"=1, \"b\"=?", "b", true},
+                 {"UPDATE t SET v='s \"s\"' -- s\n/* s */ // s", "s", false},
+                 {"UPDATE t SET v=$$ s \"s\" $$", "s", false},
+                 {"UPDATE t SET v['s']=?,s[0]=?", "s", true},
+                 {"UPDATE t SET \"unended", "unended", false},
+                 {"", "s", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        ck_assert_msg(cqr_text_names(cqlring_text(cases[i].cql), cases[i].name) == cases[i].is_there, "%s in %s", cases[i].name, cases[i].cql);
+}
+END_TEST
+
 START_TEST(a_text_cut_anywhere_is_read_within_its_bounds)
 {
     const char *all = "UPDATE t /* c */ SET v = 'a''b', w = $$x$$ -- c\n WHERE \"k\" = 1 // d\n IF v = 1";
@@ -85,6 +113,7 @@ START_TEST(a_text_cut_anywhere_is_read_within_its_bounds)
         cqlring_bytes cql = {copy, (int32_t)size};
         ck_assert(cqr_text_is_conditional(cql) == (size >= strlen(all) - 6)); /* from the bare IF on */
         ck_assert(!cqr_text_is_read(cql));
+        ck_assert(!cqr_text_names(cql, "nobody"));
         free(copy);
     }
 }
@@ -97,6 +126,7 @@ int main(void)
     tcase_add_test(tcase, only_equalities_choose_rows_by_key);
     tcase_add_test(tcase, a_bare_if_makes_a_write_conditional);
     tcase_add_test(tcase, a_select_is_one_behind_blanks_and_comments);
+    tcase_add_test(tcase, a_name_is_found_bare_in_any_case_or_quoted_exactly);
     tcase_add_test(tcase, a_text_cut_anywhere_is_read_within_its_bounds);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
