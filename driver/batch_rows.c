@@ -416,7 +416,7 @@ static void learn(struct lane *lane, struct job *job, const struct op *op)
     if (cqr_batch_limit_refused(&job->session->cluster->batch_limit, op->values_size, lane->now_us, &bytes))
         cqr_pool_log(lane, job->session->lanes[lane->index].pool, &(struct log_news){.level = CQLRING_LOG_WARN, .node = op->node, .status = CQLRING_SERVER, .server_code = ERROR_INVALID},
                      "a batch of %u rows of one partition, %u bytes, was too large for %s: %u bytes at most from now on, for all nodes", op->batch_count, op->values_size,
-                     op->node != NULL ? op->node->text : "the server", bytes);
+                     op->node != NULL ? cqr_node_place(op->node)->text : "the server", bytes);
 }
 
 static void batch_settled(struct lane *lane, struct op *op)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 struct world world;
@@ -59,6 +60,16 @@ uint32_t chance_skewed(struct chance *chance, uint32_t low, uint32_t high)
 }
 
 /* --- the world --------------------------------------------------------------------------------------------------- */
+
+/* The system's, in every part of this program: ids that are to be unlike any other are the same in every run of a seed. */
+ssize_t getrandom(void *data, size_t size, unsigned flags)
+{
+    (void)flags;
+    uint8_t *at = data;
+    for (size_t i = 0; i < size; i++)
+        at[i] = (uint8_t)mix(world.seed + i);
+    return (ssize_t)size;
+}
 
 void world_init(uint64_t seed, bool verbose)
 {
