@@ -264,7 +264,8 @@ END_TEST
 struct forker {
     struct flow *flow;
     atomic_bool stop;
-    int children, bad;
+    atomic_int children;
+    int bad;
 };
 
 /* Children that end at once, one after the other, some of them after letting go of the parent's session. */
@@ -303,6 +304,8 @@ START_TEST(a_job_goes_on_undisturbed_while_its_process_forks)
     struct flow_sink sink;
     flow_rows_init(&rows, 30000, 32);
     flow_sink_init(&sink, 30000);
+    while (atomic_load(&forker.children) == 0)
+        watch_pass(&observed, 1); /* the job may be quicker than a thread that begins */
     flow_ok(flow_run(&flow, insert, &rows, &sink, NULL, NULL, NULL));
     atomic_store(&forker.stop, true);
     pthread_join(thread, NULL);

@@ -255,6 +255,11 @@ static bool is_down(struct flow *flow, void *unused)
     return watch_up_count(flow) == 0;
 }
 
+static bool has_rows(struct flow *flow, void *count)
+{
+    return node_table_rows(flow->node, "ks.t") == *(int64_t *)count;
+}
+
 START_TEST(a_node_that_goes_leaves_nothing_in_flight_and_counts_on_when_it_is_back)
 {
     struct flow flow;
@@ -267,6 +272,7 @@ START_TEST(a_node_that_goes_leaves_nothing_in_flight_and_counts_on_when_it_is_ba
     node_silence(flow.node, 0, true);
     cqlring_future *future = ask_start(&flow, "INSERT INTO ks.t (k, v) VALUES (2, 0x01)", NULL);
     watch_for(&flow, is_in_flight, NULL);
+    watch_for(&flow, has_rows, &(int64_t){2}); /* that one, and sent */
     node_down(flow.node, 0, false);
     ck_assert_int_ne(ask_end(future, NULL), CQLRING_OK);
     watch_for(&flow, is_down, NULL);
