@@ -120,6 +120,22 @@ START_TEST(the_window_is_what_the_node_sees_under_way)
 }
 END_TEST
 
+START_TEST(inflight_per_connection_is_what_the_node_sees_under_way)
+{
+    struct flow flow;
+    flow_init(&flow);
+    flow.options.reconnect_min_us = 5000;
+    flow.options.inflight_per_connection = 40;
+    flow_start(&flow);
+    flow_open(&flow);
+    cqlring_prepared *insert = warm_insert(&flow);
+    cqlring_job_options options = {.struct_size = sizeof options, .window = 250};
+    ck_assert_under_way(&flow, insert, 16, &options, 40);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(bytes_max_is_what_the_node_sees_under_way)
 {
     struct flow flow;
@@ -478,6 +494,7 @@ int main(void)
     TCase *tcase = tcase_create("memory");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, the_window_is_what_the_node_sees_under_way);
+    tcase_add_test(tcase, inflight_per_connection_is_what_the_node_sees_under_way);
     tcase_add_test(tcase, bytes_max_is_what_the_node_sees_under_way);
     tcase_add_test(tcase, rows_larger_than_bytes_max_all_go_one_after_the_other);
     tcase_add_test(tcase, a_slow_sink_keeps_a_bulk_job_in_bounds);
