@@ -55,6 +55,21 @@ static bool executes_came(struct flow *flow, void *count)
     return executes(flow) >= *(uint64_t *)count;
 }
 
+struct sent {
+    cqlring_future *job;
+    uint64_t bytes;
+};
+
+/* A row is counted behind its send: the node may have it before. */
+static bool bytes_counted(struct flow *flow, void *context)
+{
+    const struct sent *sent = context;
+    cqlring_summary summary;
+    (void)flow;
+    cqlring_job_summary(sent->job, &summary);
+    return summary.bytes_sent >= sent->bytes;
+}
+
 static bool never(const struct node_counters *all, void *context)
 {
     (void)all;
@@ -75,6 +90,7 @@ static void ck_assert_under_way(struct flow *flow, cqlring_prepared *insert, uin
     uint64_t before = executes(flow), wanted = before + expected;
     cqlring_future *job = flow_job(flow, insert, &rows, &sink, options);
     watch_for(flow, executes_came, &wanted);
+    watch_for(flow, bytes_counted, (&(struct sent){job, expected * (8 + 4 + 4 + size)}));
     watch_pass(flow, 40);
     ck_assert_uint_eq(executes(flow) - before, expected);
     cqlring_summary summary;
