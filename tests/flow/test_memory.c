@@ -55,6 +55,21 @@ static bool executes_came(struct flow *flow, void *count)
     return executes(flow) >= *(uint64_t *)count;
 }
 
+struct sent {
+    cqlring_future *job;
+    uint64_t bytes;
+};
+
+/* A row is counted behind its send: the node may have it before. */
+static bool bytes_counted(struct flow *flow, void *context)
+{
+    const struct sent *sent = context;
+    cqlring_summary summary;
+    (void)flow;
+    cqlring_job_summary(sent->job, &summary);
+    return summary.bytes_sent >= sent->bytes;
+}
+
 static bool never(const struct node_counters *all, void *context)
 {
     (void)all;
@@ -75,6 +90,7 @@ static void ck_assert_under_way(struct flow *flow, cqlring_prepared *insert, uin
     uint64_t before = executes(flow), wanted = before + expected;
     cqlring_future *job = flow_job(flow, insert, &rows, &sink, options);
     watch_for(flow, executes_came, &wanted);
+    watch_for(flow, bytes_counted, (&(struct sent){job, expected * (8 + 4 + 4 + size)}));
     watch_pass(flow, 40);
     ck_assert_uint_eq(executes(flow) - before, expected);
     cqlring_summary summary;
@@ -115,6 +131,22 @@ START_TEST(the_window_is_what_the_node_sees_under_way)
         cqlring_job_options options = {.struct_size = sizeof options, .window = windows[i]};
         ck_assert_under_way(&flow, insert, 16, &options, windows[i]);
     }
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
+START_TEST(inflight_per_connection_is_what_the_node_sees_under_way)
+{
+    struct flow flow;
+    flow_init(&flow);
+    flow.options.reconnect_min_us = 5000;
+    flow.options.inflight_per_connection = 40;
+    flow_start(&flow);
+    flow_open(&flow);
+    cqlring_prepared *insert = warm_insert(&flow);
+    cqlring_job_options options = {.struct_size = sizeof options, .window = 250};
+    ck_assert_under_way(&flow, insert, 16, &options, 40);
     cqlring_prepared_release(insert);
     flow_close(&flow);
 }
@@ -478,6 +510,7 @@ int main(void)
     TCase *tcase = tcase_create("memory");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, the_window_is_what_the_node_sees_under_way);
+    tcase_add_test(tcase, inflight_per_connection_is_what_the_node_sees_under_way);
     tcase_add_test(tcase, bytes_max_is_what_the_node_sees_under_way);
     tcase_add_test(tcase, rows_larger_than_bytes_max_all_go_one_after_the_other);
     tcase_add_test(tcase, a_slow_sink_keeps_a_bulk_job_in_bounds);

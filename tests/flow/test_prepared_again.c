@@ -328,6 +328,17 @@ START_TEST(ps_09_a_batch_of_forgotten_statements_is_applied_once)
         ck_assert_int_eq(node_table_rows(flow.node, table), i < 3 ? 3 : 2); /* the two rounds overlap in one key */
         cqlring_prepared_release(inserts[i]);
     }
+    /* rows do not tell once from twice: counters do */
+    flow_cql(&flow, "CREATE TABLE ks.sums (k int PRIMARY KEY, n counter)");
+    cqlring_prepared *adds[2] = {flow_prepare(&flow, "UPDATE ks.sums SET n = n + 1 WHERE k = ?"), flow_prepare(&flow, "UPDATE ks.sums SET n = n + 10 WHERE k = ?")};
+    for (int i = 0; i < 2; i++)
+        children[i] = (cqlring_batch_child){.prepared = adds[i], .values = &values[1], .value_count = 1};
+    batch = (cqlring_batch){.kind = CQLRING_BATCH_COUNTER, .children = children, .count = 2};
+    node_forget_prepared(flow.node, NODE_ALL);
+    flow_ok(cqlring_execute_sync(&request, NULL, NULL));
+    ck_assert_int_eq(ask_number(&flow, "SELECT n FROM ks.sums WHERE k = 1"), 11);
+    for (int i = 0; i < 2; i++)
+        cqlring_prepared_release(adds[i]);
     flow_close(&flow);
 }
 END_TEST

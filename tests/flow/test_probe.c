@@ -105,6 +105,22 @@ START_TEST(every_node_of_every_datacenter_is_told_of)
 }
 END_TEST
 
+START_TEST(shards_and_features_of_a_scylladb_node_are_told)
+{
+    struct flow flow;
+    flow_init(&flow);
+    flow.node_options.shards = 2;
+    flow.node_options.tablets = true;
+    flow_start(&flow);
+    ends(probe("", "%s:%u", node_address(flow.node, 0), node_port(flow.node, 0)), GOOD);
+    says("    2 shards, shard-aware port ");
+    says("    features ");
+    says("LWT_MARK");
+    says("TABLETS_V1");
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(the_same_is_told_as_json)
 {
     struct flow flow;
@@ -116,6 +132,7 @@ START_TEST(the_same_is_told_as_json)
     says("\"status\":\"OK\"");
     says("\"samples\":3");
     says("\"shards\":2");
+    says("\"features\":\"");
     says("\"tls\":null");
     ends(probe("", "--json 127.0.0.1:1"), UNREACHABLE);
     ck_assert_json();
@@ -299,6 +316,7 @@ int main(void)
     TCase *tcase = tcase_create("program");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, every_node_of_every_datacenter_is_told_of);
+    tcase_add_test(tcase, shards_and_features_of_a_scylladb_node_are_told);
     tcase_add_test(tcase, the_same_is_told_as_json);
     tcase_add_test(tcase, a_port_where_nobody_listens_is_told);
     tcase_add_test(tcase, a_node_that_is_down_is_told_beside_those_that_answer);
