@@ -511,6 +511,16 @@ typedef struct cqlring_completion {
     const cqlring_error *error;   /* NULL when it succeeded */
 } cqlring_completion;
 
+/* One attempt that failed. */
+typedef struct cqlring_attempt {
+    int64_t failed_us;            /* CLOCK_MONOTONIC, of the turn */
+    const cqlring_node *node;     /* to which it was sent, or was to be */
+    int32_t server_code;          /* of its ERROR; 0 when it was none */
+    uint16_t status;              /* cqlring_status */
+    uint8_t phase, reserved;      /* cqlring_phase */
+} cqlring_attempt;
+enum { CQLRING_ATTEMPTS_MAX = 8 };
+
 /* What a server's ERROR said beyond code and message. Slices live as long as the completion. */
 struct cqlring_error_detail {
     int32_t server_code;
@@ -524,8 +534,10 @@ struct cqlring_error_detail {
     uint8_t rate_limited;         /* ScyllaDB: the partition's rate limit was reached, whatever code was negotiated for it */
     uint8_t rate_limit_op;        /* 0 read, 1 write */
     uint8_t rejected_by_coordinator; /* no replica has seen it */
+    const cqlring_attempt *attempts; /* those that failed, oldest first; of more than CQLRING_ATTEMPTS_MAX the last ones */
+    uint32_t attempt_count;
 };
-/* false when it was not a server's ERROR. */
+/* false when it was not a server's ERROR: then only the attempts are told, and all else is zero. Nothing is written when it succeeded. */
 CQLRING_API bool cqlring_completion_detail(const cqlring_completion *completion, cqlring_error_detail *detail);
 /* In a sink: the cells of a row that failed, as the source gave them, to be kept for another try elsewhere. Fills up to capacity
    and returns how many the row had; 0 when it did not fail, is no job's, or there was no memory to keep them. Slices live until deliver returns. */

@@ -121,9 +121,27 @@ struct failure *cqr_failure_copy(const cqlring_error *error)
     return failure;
 }
 
+void cqr_failure_follow(struct failure *failure, const struct failure *before)
+{
+    if (failure == NULL || before == NULL || failure == before || cqr_failure_is_static(failure) || failure->attempt_count > 0)
+        return;
+    memcpy(failure->attempts, before->attempts, before->attempt_count * sizeof before->attempts[0]);
+    failure->attempt_count = before->attempt_count;
+}
+
+void cqr_failure_attempt(struct failure *failure, const cqlring_attempt *attempt)
+{
+    if (cqr_failure_is_static(failure))
+        return;
+    if (failure->attempt_count == CQLRING_ATTEMPTS_MAX)
+        memmove(failure->attempts, failure->attempts + 1, --failure->attempt_count * sizeof failure->attempts[0]);
+    failure->attempts[failure->attempt_count++] = *attempt;
+}
+
 struct failure *cqr_failure_share(const struct failure *failure)
 {
     struct failure *own = cqr_failure_copy(&failure->error);
+    cqr_failure_follow(own, failure);
     if (cqr_failure_is_static(own) || !failure->has_body)
         return own;
     own->body = failure->body;

@@ -21,6 +21,8 @@ struct failure {
     const uint8_t *values;
     uint32_t values_size;
     uint8_t *own_values;       /* a copy, when the row never came to be encoded for a connection */
+    cqlring_attempt attempts[CQLRING_ATTEMPTS_MAX]; /* of its request that failed, oldest first */
+    uint32_t attempt_count;
 };
 
 /* printf-like text; the rest zero. Never NULL (a static one in need). */
@@ -31,6 +33,9 @@ struct failure *cqr_failure_spare(cqlring_status status, uint8_t phase, bool may
 /* Of any error, the application's too: what a server said beyond it (body) stays with the original. */
 struct failure *cqr_failure_copy(const cqlring_error *error);
 
+/* Another one takes its place: what is known of the attempts before goes on. NULL is fine for either. */
+void cqr_failure_follow(struct failure *failure, const struct failure *before);
+void cqr_failure_attempt(struct failure *failure, const cqlring_attempt *attempt); /* one more; the oldest makes room */
 /* One of ours for a further request, with what the server said. */
 struct failure *cqr_failure_share(const struct failure *failure);
 

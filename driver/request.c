@@ -149,6 +149,12 @@ static inline void count_settled(struct lane *lane, cqlring_status status)
     }
 }
 
+static __attribute__((noinline, cold)) void failure_replaced(struct op *op, struct failure *by)
+{
+    cqr_failure_follow(by, op->failure);
+    cqr_failure_free(&op->failure->error);
+}
+
 /* Inline so that the plain VOID's way is a straight one. */
 static inline __attribute__((always_inline)) void settle(struct lane *lane, struct op *op, cqlring_status status, struct failure *failure)
 {
@@ -159,7 +165,7 @@ static inline __attribute__((always_inline)) void settle(struct lane *lane, stru
     op->status = status;
     op->received_us = lane->now_us;
     if (op->failure != NULL && op->failure != failure)
-        cqr_failure_free(&op->failure->error);
+        failure_replaced(op, failure);
     op->failure = failure;
     op->may_continue = op->pages && status == CQLRING_OK && op->result != NULL && op->result->paging_state.data != NULL;
     /* a failed row keeps them until its sink has seen them (cqlring_completion_cells) */
@@ -476,10 +482,21 @@ static bool is_too_much(const struct op *op, cqlring_status status, const struct
     return server->code == ERROR_OVERLOADED || ((dialect->extensions & EXT_RATE_LIMIT) != 0 && server->code == dialect->rate_limit_code);
 }
 
+static void attempt_note(const struct lane *lane, const struct op *op, cqlring_status status, const struct error_body *server, struct failure *failure)
+{
+    cqr_failure_follow(failure, op->failure);
+    cqr_failure_attempt(failure, &(cqlring_attempt){.failed_us = lane->now_us,
+                                                    .node = op->node,
+                                                    .server_code = server != NULL ? server->code : 0,
+                                                    .status = (uint16_t)status,
+                                                    .phase = op->phase});
+}
+
 static void attempt_failed(struct lane *lane, struct op *op, cqlring_status status, const struct error_body *server, struct failure *failure)
 {
     if (op->state == OP_IN_FLIGHT) /* else no connection is to blame, and the last one may be gone */
         cqr_node_stats_error(op->conn, status, server != NULL ? server->code : 0);
+    attempt_note(lane, op, status, server, failure);
     if (is_write(op) && cqr_maybe_applied(status, op->phase, server))
         op->maybe_applied = true;
     struct attempt_outcome outcome = {.status = status,
@@ -540,7 +557,7 @@ static void attempt_failed(struct lane *lane, struct op *op, cqlring_status stat
     }
     op->other_only = decision == RETRY_NEXT && op->phase != CQLRING_NOT_SENT;
     if (op->failure != NULL && op->failure != failure)
-        cqr_failure_free(&op->failure->error);
+        failure_replaced(op, failure);
     op->failure = failure;
     if (op->race == NULL || !cqr_race_retry(lane, op))
         try_again(lane, op, delay);
@@ -632,8 +649,10 @@ void cqr_op_timer(struct lane *lane, struct op *op)
     if (final) {
         if (is_write(op) && cqr_maybe_applied(CQLRING_TIMEOUT, op->phase, NULL))
             op->maybe_applied = true;
-        if (was_in_flight)
+        if (was_in_flight) {
             cqr_node_stats_error(conn, CQLRING_TIMEOUT, 0);
+            attempt_note(lane, op, CQLRING_TIMEOUT, NULL, failure);
+        }
         if (was_in_flight && is_too_much(op, CQLRING_TIMEOUT, NULL))
             shed(lane, conn);
         cqr_op_settle(lane, op, CQLRING_TIMEOUT, failure);

@@ -474,8 +474,10 @@ bool cqlring_completion_detail(const cqlring_completion *completion, cqlring_err
 
 bool cqr_failure_detail(const struct failure *failure, cqlring_error_detail *detail)
 {
-    if (!failure->has_body)
+    if (!failure->has_body) {
+        *detail = (cqlring_error_detail){.attempts = failure->attempts, .attempt_count = failure->attempt_count};
         return false;
+    }
     const struct error_body *body = &failure->body;
     *detail = (cqlring_error_detail){
         .server_code = body->code,
@@ -494,6 +496,8 @@ bool cqr_failure_detail(const struct failure *failure, cqlring_error_detail *det
         .rate_limited = body->rate_limited,
         .rate_limit_op = body->rate_limit_op,
         .rejected_by_coordinator = body->rate_limit_by_coordinator,
+        .attempts = failure->attempts,
+        .attempt_count = failure->attempt_count,
     };
     return true;
 }

@@ -528,6 +528,79 @@ START_TEST(every_attempt_of_a_request_is_told_with_its_node_and_its_reason)
 }
 END_TEST
 
+/* Without a policy too: a failure has the list. */
+START_TEST(a_failure_lists_its_attempts)
+{
+    struct stage stage;
+    stage_begin(&stage);
+    ask_record(&stage.flow);
+    stage_open(&stage);
+    cqlring_execution how = {.struct_size = sizeof how, .idempotent = CQLRING_YES, .attempt_timeout_us = 60000, .timeout_us = 5000000};
+    cqlring_bytes values[] = {flow_bigint(1), {"x", 1}};
+    flow_fault(&stage.flow, "error:code=0x1001,opcode=EXECUTE,times=2");
+    flow_fault(&stage.flow, "drop:opcode=EXECUTE,times=1"); /* the third says nothing, and there is no fourth */
+    ask_record_clear();
+    cqlring_future *future = ask_start_prepared(&stage.flow, stage.insert, values, 2, &how);
+    ck_assert_int_eq(ask_wait(future, NULL), CQLRING_TIMEOUT);
+    cqlring_error_detail detail;
+    const cqlring_completion *completion = cqlring_future_completion(future);
+    ck_assert(!cqlring_completion_detail(completion, &detail)); /* the last one was no ERROR */
+    ck_assert_int_eq(detail.server_code, 0);
+    ck_assert_uint_eq(detail.attempt_count, 3);
+    ck_assert_uint_eq(completion->attempts, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        cqlring_node_info info;
+        cqlring_node_describe(detail.attempts[i].node, &info);
+        ck_assert_str_eq(info.address, ask_address(&stage.flow, ask_seen_at(OPCODE_EXECUTE, i).node));
+        ck_assert_int_eq(detail.attempts[i].server_code, i < 2 ? 0x1001 : 0);
+        ck_assert_int_eq(detail.attempts[i].status, i < 2 ? CQLRING_SERVER : CQLRING_TIMEOUT);
+        ck_assert_uint_eq(detail.attempts[i].phase, i < 2 ? CQLRING_ANSWERED : CQLRING_SENT);
+        ck_assert(i == 0 || detail.attempts[i].failed_us >= detail.attempts[i - 1].failed_us);
+    }
+    cqlring_future_release(future);
+    flow_fault(&stage.flow, "error:code=0x2200,opcode=EXECUTE,times=1");
+    future = ask_start_prepared(&stage.flow, stage.insert, values, 2, &how);
+    ck_assert_int_eq(ask_wait(future, NULL), CQLRING_SERVER);
+    ck_assert(cqlring_completion_detail(cqlring_future_completion(future), &detail));
+    ck_assert(detail.server_code == 0x2200 && detail.attempt_count == 1 && detail.attempts[0].server_code == 0x2200);
+    cqlring_future_release(future);
+    stage_close(&stage);
+}
+END_TEST
+
+static void attempts_of_row(const cqlring_completion *completion, void *context)
+{
+    cqlring_error_detail detail;
+    (void)cqlring_completion_detail(completion, &detail);
+    *(uint32_t *)context = detail.attempt_count;
+    ck_assert_uint_gt(completion->attempts, CQLRING_ATTEMPTS_MAX);
+}
+
+/* A row that is tried for long has its last ones. */
+START_TEST(of_many_attempts_the_last_ones_are_listed)
+{
+    struct stage stage;
+    stage_begin(&stage);
+    stage_open(&stage);
+    cqlring_execution how = {.struct_size = sizeof how, .idempotent = CQLRING_YES, .timeout_us = 8000000};
+    cqlring_job_options options = {.struct_size = sizeof options, .execution = &how};
+    uint32_t listed = 0;
+    struct flow_rows rows;
+    struct flow_sink sink;
+    flow_rows_init(&rows, 1, 8);
+    flow_sink_init(&sink, 1);
+    sink.each = attempts_of_row;
+    sink.context = &listed;
+    flow_fault(&stage.flow, "error:code=0x1100,opcode=EXECUTE");
+    flow_ok(flow_run(&stage.flow, stage.insert, &rows, &sink, &options, NULL, NULL));
+    ck_assert_uint_eq(sink.failed, 1);
+    ck_assert_uint_eq(listed, CQLRING_ATTEMPTS_MAX);
+    flow_rows_fini(&rows);
+    flow_sink_fini(&sink);
+    stage_close(&stage);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("retry");
@@ -543,6 +616,8 @@ int main(void)
     tcase_add_test(tcase, pg_07_an_ignored_first_page_is_empty);
     tcase_add_test(tcase, a_policy_may_refuse_wait_and_go_beyond_the_usual);
     tcase_add_test(tcase, every_attempt_of_a_request_is_told_with_its_node_and_its_reason);
+    tcase_add_test(tcase, a_failure_lists_its_attempts);
+    tcase_add_test(tcase, of_many_attempts_the_last_ones_are_listed);
     tcase_add_test(tcase, a_policy_that_has_no_opinion_changes_nothing);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
