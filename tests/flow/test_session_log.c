@@ -62,10 +62,14 @@ static uint32_t count_of(struct told *told, cqlring_event event)
 /* Index of the first of this kind; it must be there. */
 static uint32_t find(struct told *told, cqlring_event event)
 {
-    for (uint32_t i = 0; i < told->count; i++)
-        if (told->kept[i].event == event)
-            return i;
-    ck_abort_msg("no event of kind %d", (int)event);
+    uint32_t at = 0;
+    pthread_mutex_lock(&told->lock);
+    while (at < told->count && told->kept[at].event != event)
+        at++;
+    bool found = at < told->count;
+    pthread_mutex_unlock(&told->lock);
+    ck_assert_msg(found, "no event of kind %d", (int)event);
+    return at;
 }
 
 struct wanted {
