@@ -14,7 +14,7 @@ enum { KEPT_MAX = 512 };
 /* What one session was told. */
 struct told {
     pthread_mutex_t lock;
-    uint32_t count;
+    _Atomic(uint32_t) count; /* what is kept before it stays as it is */
     struct {
         cqlring_log_level level;
         cqlring_event event;
@@ -33,7 +33,7 @@ static void on_event(const cqlring_log_event *event, void *context)
     struct told *told = context;
     pthread_mutex_lock(&told->lock);
     if (told->count < KEPT_MAX) {
-        uint32_t i = told->count++;
+        uint32_t i = told->count;
         told->kept[i].level = event->level;
         told->kept[i].event = event->event;
         told->kept[i].status = event->status;
@@ -45,6 +45,7 @@ static void on_event(const cqlring_log_event *event, void *context)
         snprintf(told->kept[i].keyspace, sizeof told->kept[i].keyspace, "%s", event->keyspace);
         snprintf(told->kept[i].statement, sizeof told->kept[i].statement, "%.*s", event->statement.size, event->statement.data != NULL ? (const char *)event->statement.data : "");
         told->kept[i].address_fits = (event->node == NULL) == (event->address[0] == '\0');
+        told->count = i + 1;
     }
     pthread_mutex_unlock(&told->lock);
 }
