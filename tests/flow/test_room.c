@@ -89,6 +89,37 @@ START_TEST(bytes_are_waited_for_too)
 }
 END_TEST
 
+START_TEST(who_stands_first_and_gives_up_keeps_nobody_behind_waiting)
+{
+    static uint8_t blob[6000];
+    struct flow flow;
+    flow_init(&flow);
+    flow.session_options.bytes_max = 10000;
+    flow_start(&flow);
+    flow_open(&flow);
+    ask_until_connected(&flow);
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    node_freeze(flow.node, 0, -1);
+    cqlring_bytes values[2] = {flow_bigint(1), {blob, sizeof blob}};
+    cqlring_future *large = ask_start_prepared(&flow, insert, values, 2, NULL); /* which stays under way */
+    cqlring_future *late = room(&flow, 5000, 20000), *behind = room(&flow, 1000, -1);
+    ck_assert_int_eq(ask_end(late, NULL), CQLRING_TIMEOUT);
+    ck_assert_int_eq(cqlring_future_wait(behind, 5000000, NULL), CQLRING_OK);
+    cqlring_future_release(behind);
+    cqlring_future *gone = room(&flow, 5000, -1);
+    behind = room(&flow, 1000, -1);
+    cqlring_future_cancel(gone);
+    ck_assert_int_eq(ask_end(gone, NULL), CQLRING_CANCELLED);
+    ck_assert_int_eq(cqlring_future_wait(behind, 5000000, NULL), CQLRING_OK);
+    cqlring_future_release(behind);
+    node_freeze(flow.node, 0, 0);
+    ck_assert_int_eq(ask_wait(large, NULL), CQLRING_OK);
+    cqlring_future_release(large);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(it_ends_in_time_when_cancelled_and_when_the_session_is_closed)
 {
     struct flow flow;
@@ -228,6 +259,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, it_is_told_when_a_request_has_ended);
     tcase_add_test(tcase, bytes_are_waited_for_too);
+    tcase_add_test(tcase, who_stands_first_and_gives_up_keeps_nobody_behind_waiting);
     tcase_add_test(tcase, it_ends_in_time_when_cancelled_and_when_the_session_is_closed);
     tcase_add_test(tcase, what_makes_no_sense_is_refused);
     tcase_add_test(tcase, a_crowd_gets_through);
