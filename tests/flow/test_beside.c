@@ -6,6 +6,7 @@
 
 #include "ask.h"
 #include "driver/adapt.h"
+#include "watch.h"
 
 static const cqlring_execution idempotent = {.struct_size = sizeof idempotent, .idempotent = CQLRING_YES};
 
@@ -169,6 +170,56 @@ START_TEST(who_waits_comes_before_who_asks_only_now)
 }
 END_TEST
 
+enum { PLACES = 4, MORE = 3, SHORT_US = 60000 };
+
+/* All of it in one turn of our own: an answer comes, so that the job has its turn first, finds no place, and then the time of all
+   that held one, and of those that waited before it, is over. */
+START_TEST(a_job_takes_the_places_of_those_whose_time_ended_in_its_turn)
+{
+    struct flow flow;
+    flow_init(&flow);
+    flow.threads = flow.runtime_options.threads = CQLRING_THREADS_CALLER;
+    flow.options.inflight_per_connection = PLACES;
+    flow.options.suspect_after_us = flow.options.heartbeat_us = -1; /* nothing else wakes anybody */
+    flow_start(&flow);
+    flow_open(&flow);
+    ask_until_connected(&flow);
+    cqlring_session *beside = NULL; /* with a connection of its own */
+    cqlring_session_options options = {.struct_size = sizeof options, .keyspace = "ks"};
+    flow_ok(cqlring_session_open_sync(flow.cluster, &options, &beside, NULL));
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    flow_fault(&flow, "ignore:table=ks.t");
+    cqlring_execution how = {.struct_size = sizeof how, .timeout_us = SHORT_US};
+    cqlring_future *ignored[PLACES + MORE], *heard = NULL;
+    int64_t end_us = watch_now_us() + SHORT_US + SHORT_US / 2;
+    for (int i = 0; i < PLACES + MORE; i++)
+        ignored[i] = ask_start(&flow, "INSERT INTO ks.t (k, v) VALUES (1, 0x01)", &how);
+    for (int i = 0; i < 6; i++)
+        cqlring_runtime_turn(flow.runtime, 1000);
+    struct flow_rows rows;
+    flow_rows_init(&rows, 1, 16);
+    cqlring_job_options job_options = {.struct_size = sizeof job_options, .window = 1};
+    cqlring_future *job = flow_job(&flow, insert, &rows, NULL, &job_options);
+    cqlring_runtime_turn(flow.runtime, 0);
+    node_fault_remove(flow.node, 0);
+    cqlring_request request = {.session = beside, .cql = cqlring_text("SELECT v FROM ks.t WHERE k = 5")};
+    flow_ok(cqlring_execute(&request, &heard, NULL));
+    cqlring_runtime_turn(flow.runtime, 0);
+    while (watch_now_us() < end_us)
+        continue;
+    cqlring_runtime_turn(flow.runtime, 0);
+    ck_assert_int_eq(cqlring_future_wait(job, 10000000, NULL), CQLRING_OK);
+    cqlring_future_release(job);
+    flow_ok(ask_end(heard, NULL));
+    for (int i = 0; i < PLACES + MORE; i++)
+        (void)ask_end(ignored[i], NULL);
+    flow_rows_fini(&rows);
+    cqlring_prepared_release(insert);
+    cqlring_session_release(beside);
+    flow_close(&flow);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("beside");
@@ -178,6 +229,7 @@ int main(void)
     tcase_add_test(tcase, a_job_gets_its_part_of_what_the_runtime_may_have_under_way);
     tcase_add_loop_test(tcase, a_job_without_a_window_has_half_as_many_as_there_are_singles, 0, 2);
     tcase_add_loop_test(tcase, who_waits_comes_before_who_asks_only_now, 0, 3);
+    tcase_add_test(tcase, a_job_takes_the_places_of_those_whose_time_ended_in_its_turn);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
 }
