@@ -281,6 +281,8 @@ int64_t cqr_submitter_next(struct lane *lane)
 {
     if (lane->waiting_retry || lane->waiting_room)
         return 0;
+    if (lane->exec_head != NULL && cqr_op_is_there(lane))
+        return 0; /* a job gave it back after those that wait for one had been looked at */
     int64_t next = cqr_job_next(lane);
     int64_t wheel = cqr_wheel_next(&lane->wheel);
     if (lane->exec_head != NULL && lane->exec_due_us < next)

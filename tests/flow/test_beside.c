@@ -220,6 +220,54 @@ START_TEST(a_job_takes_the_places_of_those_whose_time_ended_in_its_turn)
 }
 END_TEST
 
+static bool all_are_done(struct flow *flow, void *rows)
+{
+    return flow_stats(flow).requests_settled >= *(uint64_t *)rows;
+}
+
+static cqlring_verdict later_first(const cqlring_completion *completions, uint32_t count, void *context)
+{
+    (void)completions;
+    (void)count;
+    return atomic_load((atomic_bool *)context) ? CQLRING_CONTINUE : CQLRING_LATER;
+}
+
+/* The rows are answered, but their sink does not want them yet: until then they have every place of the runtime. */
+START_TEST(who_waits_for_a_place_gets_it_when_the_last_rows_are_accepted)
+{
+    enum { ALL = 64 };
+    struct flow flow;
+    flow_init(&flow);
+    flow.runtime_options.inflight_max = ALL;
+    flow.options.suspect_after_us = flow.options.heartbeat_us = -1; /* nothing else wakes anybody */
+    flow_start(&flow);
+    flow_open(&flow);
+    ask_until_connected(&flow);
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    uint64_t answers = flow_stats(&flow).requests_settled + ALL;
+    struct flow_rows rows;
+    flow_rows_init(&rows, ALL, 16);
+    atomic_bool wanted = false;
+    cqlring_source source = flow_source(&rows);
+    cqlring_sink sink = {.deliver = later_first, .context = &wanted};
+    cqlring_job_options options = {.struct_size = sizeof options, .window = ALL};
+    cqlring_future *job;
+    flow_ok(cqlring_execute_concurrent(flow.session, &insert, 1, &source, &sink, 1, &options, &job, NULL));
+    watch_for(&flow, all_are_done, &answers);
+    cqlring_execution how = {.struct_size = sizeof how, .timeout_us = 3000000};
+    cqlring_future *waits = ask_start(&flow, "SELECT v FROM ks.t WHERE k = 5", &how);
+    watch_pass(&flow, 20);
+    ck_assert(!cqlring_future_ready(waits));
+    atomic_store(&wanted, true);
+    cqlring_job_poke(job);
+    flow_ok(ask_end(job, NULL));
+    flow_ok(ask_end(waits, NULL));
+    flow_rows_fini(&rows);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("beside");
@@ -230,6 +278,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_job_without_a_window_has_half_as_many_as_there_are_singles, 0, 2);
     tcase_add_loop_test(tcase, who_waits_comes_before_who_asks_only_now, 0, 3);
     tcase_add_test(tcase, a_job_takes_the_places_of_those_whose_time_ended_in_its_turn);
+    tcase_add_test(tcase, who_waits_for_a_place_gets_it_when_the_last_rows_are_accepted);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
 }
