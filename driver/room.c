@@ -70,6 +70,11 @@ static void look(struct lane *lane, struct cqlring_session *session)
     cqr_session_retain(session);
     while (session->room_head != NULL) {
         struct room_wait *wait = session->room_head;
+        if (atomic_load_explicit(&wait->future.references, memory_order_relaxed) == 1) { /* nobody is there to be told, nor ever will be */
+            list_remove(lane, wait);
+            end(wait, NULL);
+            continue;
+        }
         uint64_t with_it = wait->bytes <= UINT64_MAX - bytes ? bytes + wait->bytes : UINT64_MAX;
         if (!has_room(session, requests, with_it))
             break;
