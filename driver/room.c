@@ -26,7 +26,7 @@ static bool has_room(struct cqlring_session *session, unsigned more_requests, ui
 {
     unsigned requests = atomic_load_explicit(&session->requests, memory_order_seq_cst) + more_requests;
     uint64_t held = atomic_load_explicit(&session->bytes, memory_order_seq_cst);
-    return requests < session->requests_max && (held + bytes <= session->bytes_max || requests == 0);
+    return requests < session->requests_max && ((held <= session->bytes_max && bytes <= session->bytes_max - held) || requests == 0);
 }
 
 /* Its last touch by the completer. */
@@ -68,10 +68,18 @@ static void look(struct lane *lane, struct cqlring_session *session)
     unsigned requests = 0;
     uint64_t bytes = 0;
     cqr_session_retain(session);
-    while (session->room_head != NULL && has_room(session, requests, bytes + session->room_head->bytes)) {
+    while (session->room_head != NULL) {
         struct room_wait *wait = session->room_head;
+        if (atomic_load_explicit(&wait->future.references, memory_order_relaxed) == 1) { /* nobody is there to be told, nor ever will be */
+            list_remove(lane, wait);
+            end(wait, NULL);
+            continue;
+        }
+        uint64_t with_it = wait->bytes <= UINT64_MAX - bytes ? bytes + wait->bytes : UINT64_MAX;
+        if (!has_room(session, requests, with_it))
+            break;
         requests++;
-        bytes += wait->bytes;
+        bytes = with_it;
         list_remove(lane, wait);
         end(wait, NULL);
     }
@@ -122,11 +130,20 @@ static void wait_run(struct lane *lane, struct lane_message *message)
     look(lane, session);
 }
 
+/* What it was too much for may be enough for those behind it. */
+static void give_up(struct lane *lane, struct room_wait *wait, struct failure *failure)
+{
+    struct cqlring_session *session = cqr_session_retain(wait->session);
+    list_remove(lane, wait);
+    end(wait, failure);
+    look(lane, session);
+    cqr_session_release(session);
+}
+
 void cqr_room_timer(struct lane *lane, struct timer *timer)
 {
     struct room_wait *wait = (struct room_wait *)(void *)((char *)timer - offsetof(struct room_wait, timer));
-    list_remove(lane, wait);
-    end(wait, too_late(wait));
+    give_up(lane, wait, too_late(wait));
 }
 
 void cqr_room_close(struct lane *lane, struct cqlring_session *session)
@@ -142,10 +159,8 @@ static void cancel_run(struct lane *lane, struct lane_message *message)
 {
     struct room_wait *wait = (struct room_wait *)(void *)((char *)message - offsetof(struct room_wait, cancel_message));
     wait->cancelled = true;
-    if (wait->link != NULL) {
-        list_remove(lane, wait);
-        end(wait, cqr_failure_make(CQLRING_CANCELLED, "cancelled by the application"));
-    }
+    if (wait->link != NULL)
+        give_up(lane, wait, cqr_failure_make(CQLRING_CANCELLED, "cancelled by the application"));
     cqlring_future_release(&wait->future);
 }
 

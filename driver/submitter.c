@@ -135,13 +135,17 @@ static bool drain(struct lane *lane)
     return any;
 }
 
-static void messages(struct lane *lane)
+/* Was there any? */
+static bool messages(struct lane *lane)
 {
-    for (struct inbox_item *item = cqr_inbox_take(&lane->inbox), *next; item != NULL; item = next) {
+    struct inbox_item *item = cqr_inbox_take(&lane->inbox);
+    bool any = item != NULL;
+    for (struct inbox_item *next; item != NULL; item = next) {
         next = item->next;
         struct lane_message *message = (struct lane_message *)item;
         message->run(lane, message);
     }
+    return any;
 }
 
 /* Let the reactor have a round, though nobody has anything for it. */
@@ -153,21 +157,24 @@ static void reactor_look(struct lane *lane)
     lane->poller->call->wake(lane->poller);
 }
 
-static void expire(struct lane *lane)
+/* Did anything end by it? */
+static bool expire(struct lane *lane)
 {
+    bool any = false;
     if (lane->gap) {
         /* acquire: pairs with the reactor's count at the end of a round: a full read begun after the gap has been published */
         if ((int32_t)(atomic_load_explicit(&lane->reactor_rounds, memory_order_acquire) - lane->gap_rounds) < 0) {
             reactor_look(lane); /* again: a wake-up is worth one round, and nothing else may come that would make it look */
-            return;
+            return false;
         }
         lane->gap = false;
-        drain(lane);
+        any = drain(lane);
     }
     if (cqr_wheel_next(&lane->wheel) > lane->now_us)
-        return;
+        return any;
     struct timer *timer;
     while ((timer = cqr_wheel_pop(&lane->wheel, lane->now_us)) != NULL) {
+        any = true;
         switch (timer->kind) {
         case TIMER_OP:
             cqr_op_timer(lane, (struct op *)(void *)timer);
@@ -209,6 +216,7 @@ static void expire(struct lane *lane)
             break;
         }
     }
+    return any;
 }
 
 static void flush(struct lane *lane)
@@ -253,10 +261,10 @@ void cqr_submitter_turn(struct lane *lane, int64_t now_us)
     if (jobs_first)
         cqr_job_turn(lane);
     waiting(lane); /* before those that are asked only now */
-    messages(lane);
-    expire(lane);
+    bool more = messages(lane);
+    more = expire(lane) || more;
     waiting(lane);
-    if (!jobs_first)
+    if (!jobs_first || more) /* again: what those gave back, nobody else would tell a job of */
         cqr_job_turn(lane);
     flush(lane);
     if (atomic_load_explicit(&lane->commands.tail, memory_order_relaxed) != atomic_load_explicit(&lane->commands.head, memory_order_relaxed) &&
@@ -273,6 +281,8 @@ int64_t cqr_submitter_next(struct lane *lane)
 {
     if (lane->waiting_retry || lane->waiting_room)
         return 0;
+    if (lane->exec_head != NULL && cqr_op_is_there(lane))
+        return 0; /* a job gave it back after those that wait for one had been looked at */
     int64_t next = cqr_job_next(lane);
     int64_t wheel = cqr_wheel_next(&lane->wheel);
     if (lane->exec_head != NULL && lane->exec_due_us < next)

@@ -6,6 +6,7 @@
 
 #include "ask.h"
 #include "driver/adapt.h"
+#include "watch.h"
 
 static const cqlring_execution idempotent = {.struct_size = sizeof idempotent, .idempotent = CQLRING_YES};
 
@@ -169,6 +170,104 @@ START_TEST(who_waits_comes_before_who_asks_only_now)
 }
 END_TEST
 
+enum { PLACES = 4, MORE = 3, SHORT_US = 60000 };
+
+/* All of it in one turn of our own: an answer comes, so that the job has its turn first, finds no place, and then the time of all
+   that held one, and of those that waited before it, is over. */
+START_TEST(a_job_takes_the_places_of_those_whose_time_ended_in_its_turn)
+{
+    struct flow flow;
+    flow_init(&flow);
+    flow.threads = flow.runtime_options.threads = CQLRING_THREADS_CALLER;
+    flow.options.inflight_per_connection = PLACES;
+    flow.options.suspect_after_us = flow.options.heartbeat_us = -1; /* nothing else wakes anybody */
+    flow_start(&flow);
+    flow_open(&flow);
+    ask_until_connected(&flow);
+    cqlring_session *beside = NULL; /* with a connection of its own */
+    cqlring_session_options options = {.struct_size = sizeof options, .keyspace = "ks"};
+    flow_ok(cqlring_session_open_sync(flow.cluster, &options, &beside, NULL));
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    flow_fault(&flow, "ignore:table=ks.t");
+    cqlring_execution how = {.struct_size = sizeof how, .timeout_us = SHORT_US};
+    cqlring_future *ignored[PLACES + MORE], *heard = NULL;
+    int64_t end_us = watch_now_us() + SHORT_US + SHORT_US / 2;
+    for (int i = 0; i < PLACES + MORE; i++)
+        ignored[i] = ask_start(&flow, "INSERT INTO ks.t (k, v) VALUES (1, 0x01)", &how);
+    for (int i = 0; i < 6; i++)
+        cqlring_runtime_turn(flow.runtime, 1000);
+    struct flow_rows rows;
+    flow_rows_init(&rows, 1, 16);
+    cqlring_job_options job_options = {.struct_size = sizeof job_options, .window = 1};
+    cqlring_future *job = flow_job(&flow, insert, &rows, NULL, &job_options);
+    cqlring_runtime_turn(flow.runtime, 0);
+    node_fault_remove(flow.node, 0);
+    cqlring_request request = {.session = beside, .cql = cqlring_text("SELECT v FROM ks.t WHERE k = 5")};
+    flow_ok(cqlring_execute(&request, &heard, NULL));
+    cqlring_runtime_turn(flow.runtime, 0);
+    while (watch_now_us() < end_us)
+        continue;
+    cqlring_runtime_turn(flow.runtime, 0);
+    ck_assert_int_eq(cqlring_future_wait(job, 10000000, NULL), CQLRING_OK);
+    cqlring_future_release(job);
+    flow_ok(ask_end(heard, NULL));
+    for (int i = 0; i < PLACES + MORE; i++)
+        (void)ask_end(ignored[i], NULL);
+    flow_rows_fini(&rows);
+    cqlring_prepared_release(insert);
+    cqlring_session_release(beside);
+    flow_close(&flow);
+}
+END_TEST
+
+static bool all_are_done(struct flow *flow, void *rows)
+{
+    return flow_stats(flow).requests_settled >= *(uint64_t *)rows;
+}
+
+static cqlring_verdict later_first(const cqlring_completion *completions, uint32_t count, void *context)
+{
+    (void)completions;
+    (void)count;
+    return atomic_load((atomic_bool *)context) ? CQLRING_CONTINUE : CQLRING_LATER;
+}
+
+/* The rows are answered, but their sink does not want them yet: until then they have every place of the runtime. */
+START_TEST(who_waits_for_a_place_gets_it_when_the_last_rows_are_accepted)
+{
+    enum { ALL = 64 };
+    struct flow flow;
+    flow_init(&flow);
+    flow.runtime_options.inflight_max = ALL;
+    flow.options.suspect_after_us = flow.options.heartbeat_us = -1; /* nothing else wakes anybody */
+    flow_start(&flow);
+    flow_open(&flow);
+    ask_until_connected(&flow);
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    uint64_t answers = flow_stats(&flow).requests_settled + ALL;
+    struct flow_rows rows;
+    flow_rows_init(&rows, ALL, 16);
+    atomic_bool wanted = false;
+    cqlring_source source = flow_source(&rows);
+    cqlring_sink sink = {.deliver = later_first, .context = &wanted};
+    cqlring_job_options options = {.struct_size = sizeof options, .window = ALL};
+    cqlring_future *job;
+    flow_ok(cqlring_execute_concurrent(flow.session, &insert, 1, &source, &sink, 1, &options, &job, NULL));
+    watch_for(&flow, all_are_done, &answers);
+    cqlring_execution how = {.struct_size = sizeof how, .timeout_us = 3000000};
+    cqlring_future *waits = ask_start(&flow, "SELECT v FROM ks.t WHERE k = 5", &how);
+    watch_pass(&flow, 20);
+    ck_assert(!cqlring_future_ready(waits));
+    atomic_store(&wanted, true);
+    cqlring_job_poke(job);
+    flow_ok(ask_end(job, NULL));
+    flow_ok(ask_end(waits, NULL));
+    flow_rows_fini(&rows);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("beside");
@@ -178,6 +277,8 @@ int main(void)
     tcase_add_test(tcase, a_job_gets_its_part_of_what_the_runtime_may_have_under_way);
     tcase_add_loop_test(tcase, a_job_without_a_window_has_half_as_many_as_there_are_singles, 0, 2);
     tcase_add_loop_test(tcase, who_waits_comes_before_who_asks_only_now, 0, 3);
+    tcase_add_test(tcase, a_job_takes_the_places_of_those_whose_time_ended_in_its_turn);
+    tcase_add_test(tcase, who_waits_for_a_place_gets_it_when_the_last_rows_are_accepted);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
 }

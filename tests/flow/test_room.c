@@ -89,6 +89,59 @@ START_TEST(bytes_are_waited_for_too)
 }
 END_TEST
 
+START_TEST(who_stands_first_and_gives_up_keeps_nobody_behind_waiting)
+{
+    static uint8_t blob[6000];
+    struct flow flow;
+    flow_init(&flow);
+    flow.session_options.bytes_max = 10000;
+    flow_start(&flow);
+    flow_open(&flow);
+    ask_until_connected(&flow);
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    node_freeze(flow.node, 0, -1);
+    cqlring_bytes values[2] = {flow_bigint(1), {blob, sizeof blob}};
+    cqlring_future *large = ask_start_prepared(&flow, insert, values, 2, NULL); /* which stays under way */
+    cqlring_future *late = room(&flow, 5000, 20000), *behind = room(&flow, 1000, -1);
+    ck_assert_int_eq(ask_end(late, NULL), CQLRING_TIMEOUT);
+    ck_assert_int_eq(cqlring_future_wait(behind, 5000000, NULL), CQLRING_OK);
+    cqlring_future_release(behind);
+    cqlring_future *gone = room(&flow, 5000, -1);
+    behind = room(&flow, 1000, -1);
+    cqlring_future_cancel(gone);
+    ck_assert_int_eq(ask_end(gone, NULL), CQLRING_CANCELLED);
+    ck_assert_int_eq(cqlring_future_wait(behind, 5000000, NULL), CQLRING_OK);
+    cqlring_future_release(behind);
+    node_freeze(flow.node, 0, 0);
+    ck_assert_int_eq(ask_wait(large, NULL), CQLRING_OK);
+    cqlring_future_release(large);
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
+START_TEST(a_wait_that_was_let_go_takes_no_room_from_those_behind_it)
+{
+    struct flow flow;
+    cqlring_future *under_way[FEW];
+    few(&flow);
+    node_freeze(flow.node, 0, -1);
+    for (int i = 0; i < FEW; i++)
+        flow_ok(try_start(&flow, &under_way[i]));
+    cqlring_future_release(room(&flow, 0, -1));
+    cqlring_future_release(room(&flow, UINT64_MAX, -1));
+    cqlring_future *waits = room(&flow, 0, -1);
+    cqlring_future_cancel(under_way[0]); /* one place; the others stay taken */
+    ck_assert_int_eq(ask_end(under_way[0], NULL), CQLRING_CANCELLED);
+    ck_assert_int_eq(cqlring_future_wait(waits, 5000000, NULL), CQLRING_OK);
+    cqlring_future_release(waits);
+    node_freeze(flow.node, 0, 0);
+    for (int i = 1; i < FEW; i++)
+        ck_assert_int_eq(ask_end(under_way[i], NULL), CQLRING_OK);
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(it_ends_in_time_when_cancelled_and_when_the_session_is_closed)
 {
     struct flow flow;
@@ -228,6 +281,8 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, it_is_told_when_a_request_has_ended);
     tcase_add_test(tcase, bytes_are_waited_for_too);
+    tcase_add_test(tcase, who_stands_first_and_gives_up_keeps_nobody_behind_waiting);
+    tcase_add_test(tcase, a_wait_that_was_let_go_takes_no_room_from_those_behind_it);
     tcase_add_test(tcase, it_ends_in_time_when_cancelled_and_when_the_session_is_closed);
     tcase_add_test(tcase, what_makes_no_sense_is_refused);
     tcase_add_test(tcase, a_crowd_gets_through);
