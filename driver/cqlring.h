@@ -656,7 +656,8 @@ CQLRING_API cqlring_status cqlring_execute_concurrent(cqlring_session *session, 
                                                       const cqlring_source *sources, const cqlring_sink *sinks, uint32_t pair_count,
                                                       const cqlring_job_options *options, cqlring_future **future, cqlring_error *error);
 CQLRING_API void cqlring_job_poke(cqlring_future *job);      /* its sources and sinks are asked again */
-CQLRING_API void cqlring_job_pause(cqlring_future *job);     /* no further row is issued until resume */
+CQLRING_API void cqlring_job_pause(cqlring_future *job);     /* no further row is taken until resume; what was taken is tried again, and
+                                                                waits for its partition's rate limit, as ever */
 CQLRING_API void cqlring_job_resume(cqlring_future *job);
 CQLRING_API void cqlring_job_rate(cqlring_future *job, double rows_per_s, double bytes_per_s); /* from now on; what is not positive and finite: no limit */
 CQLRING_API void cqlring_job_summary(const cqlring_future *job, cqlring_summary *summary); /* during and after the job */

@@ -5,6 +5,7 @@
 
 #include "driver/prepare_ahead.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -81,11 +82,11 @@ void cqr_prepare_ahead_next(struct lane *lane, struct conn *conn, bool well)
     struct prepare_ahead *ahead = ahead_of(lane, conn);
     if (ahead == NULL)
         return;
+    assert(ahead->under_way > 0);
     ahead->under_way--;
-    if (well)
-        go_on(lane, ahead);
-    else
-        ahead_free(lane, ahead); /* it has other troubles; what rows need is prepared when they need it */
+    while (!well && ahead->at < ahead->count) /* it has other troubles; what rows need is prepared when they need it */
+        cqlring_prepared_release(ahead->statements[ahead->at++]);
+    go_on(lane, ahead); /* it stays until the last answer: another record must not count these */
 }
 
 void cqr_prepare_ahead_lost(struct lane *lane, struct conn *conn)
