@@ -103,6 +103,8 @@ enum { JOB_STOP_SINK = 1, JOB_STOP_ERROR = 2, JOB_STOP_CANCEL = 4, JOB_STOP_CLOS
 void cqr_job_stop(struct job *job, unsigned how, cqlring_status status, const cqlring_error *error);
 void cqr_job_end(struct job *job);                       /* the last part has ended: the future is completed */
 
+void cqr_job_issue(struct lane *lane, struct job_part *part);   /* job_issue.c: as many rows as there is room for */
+void cqr_job_deliver(struct lane *lane, struct job_part *part); /* job_outcome.c: what has settled */
 void cqr_job_row_settled(struct lane *lane, struct op *op); /* job->row_settled: the usual one */
 void cqr_job_row_timed(struct lane *lane, struct op *op);   /* … with its latency noted for a percentile */
 void cqr_job_row_adaptive(struct lane *lane, struct op *op); /* … and for the connection's window */

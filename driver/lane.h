@@ -200,6 +200,8 @@ void cqr_op_settle(struct lane *lane, struct op *op, cqlring_status status, stru
 bool cqr_op_withdraw(struct lane *lane, struct op *op);
 void cqr_op_try_again(struct lane *lane, struct op *op);             /* its last attempt failed and may be repeated */
 void cqr_op_settled_again(struct lane *lane, struct op *op);         /* settled, but only now counted, and its owner told */
+void cqr_op_wait(struct lane *lane, struct op *op, int64_t delay_us);  /* … after so long; 0: in the next pass over those that wait */
+void cqr_waiting_remove(struct lane *lane, struct op *op);           /* from OP_WAIT_CONN */
 void cqr_waiting_run(struct lane *lane);                             /* try what waits for a connection */
 const char *cqr_opcode_name(uint8_t opcode);
 
