@@ -180,6 +180,20 @@ static bool no_other_way(struct flow *flow, void *context)
     return true;
 }
 
+/* Each node has that many connections. */
+static bool has_all_shards(struct flow *flow, void *shards)
+{
+    const cqlring_node *nodes[NODE_COUNT_MAX];
+    uint32_t count = cqlring_cluster_nodes(flow->cluster, nodes, NODE_COUNT_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        cqlring_node_info info;
+        cqlring_node_describe(nodes[i], &info);
+        if (info.connections != *(uint32_t *)shards)
+            return false;
+    }
+    return true;
+}
+
 static bool has_read(struct flow *flow, void *count)
 {
     (void)flow;
@@ -206,6 +220,7 @@ START_TEST(nodes_with_routes_are_dialled_there_and_nowhere_else)
         node_client_route(linked.flow.node, "another", 1, "127.0.0.99", 1, 1, false);
         flow_open(&linked.flow);
         all_up(&linked);
+        watch_for(&linked.flow, has_all_shards, &shards);
         for (uint32_t i = 0; i < NODES; i++)
             at(&linked, relay_contact(linked.links[i]));
         cqlring_prepared *insert = flow_prepare(&linked.flow, FLOW_INSERT);
