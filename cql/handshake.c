@@ -153,11 +153,17 @@ static enum handshake_decision send_use(struct handshake *handshake, struct writ
     return sent(handshake, writer, HANDSHAKE_AWAIT_KEYSPACE);
 }
 
+static bool asks_for_routes(const struct handshake *handshake)
+{
+    bool is_scylla = handshake->shard.shard_count > 0 || handshake->dialect.extensions != 0;
+    return handshake->config->register_routes && is_scylla && !handshake->without_routes;
+}
+
 static enum handshake_decision send_register(struct handshake *handshake, struct writer *writer)
 {
     static const cqlring_bytes events[] = {
-        {"TOPOLOGY_CHANGE", 15}, {"STATUS_CHANGE", 13}, {"SCHEMA_CHANGE", 13}};
-    cqr_encode_register(writer, &handshake->dialect, 0, events, 3);
+        {"TOPOLOGY_CHANGE", 15}, {"STATUS_CHANGE", 13}, {"SCHEMA_CHANGE", 13}, {"CLIENT_ROUTES_CHANGE", 20}};
+    cqr_encode_register(writer, &handshake->dialect, 0, events, asks_for_routes(handshake) ? 4 : 3);
     return sent(handshake, writer, HANDSHAKE_AWAIT_REGISTER);
 }
 
@@ -387,6 +393,10 @@ enum handshake_decision cqr_handshake_reply(struct handshake *handshake, uint8_t
     struct response_prefix prefix;
     if (cqr_decode_prefix(flags, &body, &prefix) != CQLRING_OK)
         return fail(handshake, CQLRING_PROTOCOL, "the server's first answers are cut short");
+    if (opcode == OPCODE_ERROR && state == HANDSHAKE_AWAIT_REGISTER && asks_for_routes(handshake)) {
+        handshake->without_routes = true; /* an older one: the events that all know */
+        return send_register(handshake, writer);
+    }
     if (opcode == OPCODE_ERROR)
         return take_error(handshake, body);
 

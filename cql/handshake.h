@@ -41,6 +41,7 @@ struct handshake_config {
     bool compression_required;
     bool throw_on_overload;
     bool register_events;            /* control connection */
+    bool register_routes;            /* and CLIENT_ROUTES_CHANGE, of a ScyllaDB that knows it */
     bool scylla_metadata_id;         /* may SCYLLA_USE_METADATA_ID be negotiated */
     bool tablets_v2;                 /* is TABLETS_ROUTING_V2_EXPERIMENTAL, where there is one, asked for instead of v1 */
     const char *driver_name, *driver_version, *application_name, *application_version, *client_id, *driver_config; /* NULL: not sent */
@@ -58,6 +59,7 @@ struct handshake {
     enum handshake_state state;
     struct dialect dialect;          /* as negotiated so far */
     enum compression compression;    /* in force */
+    bool without_routes;             /* CLIENT_ROUTES_CHANGE was refused */
     bool framed;                     /* v5: true as soon as the answer to STARTUP has been taken: segments from here, both ways */
     struct shard_info shard;
     char authenticator[128];

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "driver/agreement.h"
+#include "driver/client_routes.h"
 #include "driver/contacts.h"
 #include "driver/execution.h"
 #include "driver/fork.h"
@@ -61,6 +62,7 @@ static void cluster_free(struct cqlring_cluster *cluster)
     }
     cqr_control_free(cluster->control);
     cqr_contacts_free(cluster);
+    cqr_client_routes_free(cluster);
     cqr_agreement_free(cluster->agreement);
     cqr_schema_free(cluster->schema);
     cqlring_schema_release(cluster->schema_now);
@@ -356,7 +358,8 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
     cluster->frame_size_max = options->frame_size_max != 0 ? options->frame_size_max : PROTO_BODY_MAX;
     cluster->request_size_max = options->request_size_max != 0 ? options->request_size_max : PROTO_BODY_MAX;
     cluster->shard_connections = options->shard_connections != CQLRING_NO;
-    cluster->shard_aware_port = options->shard_aware_port != CQLRING_NO;
+    /* a link leads to the port that it was made for, and to no other of the node's */
+    cluster->shard_aware_port = options->shard_aware_port == CQLRING_DEFAULT ? options->client_routes == NULL : options->shard_aware_port == CQLRING_YES;
     cluster->local_port_min = (uint16_t)(options->local_port_min != 0 ? options->local_port_min : LOCAL_PORT_MIN);
     cluster->local_port_max = (uint16_t)(options->local_port_max != 0 ? options->local_port_max : 65535);
     cluster->shard_busy_percent = options->shard_busy_percent != 0 ? options->shard_busy_percent : 50;
@@ -380,6 +383,8 @@ static cqlring_status options_take(struct cqlring_cluster *cluster, const cqlrin
         return status;
     status = cqr_contact_points_parse(options->contact_points != NULL ? options->contact_points : "127.0.0.1", cluster->port, &cluster->points,
                                                      &cluster->point_count, error);
+    if (status == CQLRING_OK && options->client_routes != NULL)
+        status = cqr_client_routes_take(cluster, options->client_routes, error);
     if (status == CQLRING_OK && options->tls != NULL)
         status = cqr_tls_settings_take(cluster, options->tls, error);
     if (status == CQLRING_OK && options->report_configuration != CQLRING_NO && (cluster->report = cqr_report(cluster)) == NULL)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "driver/agreement.h"
+#include "driver/client_routes.h"
 #include "driver/contacts.h"
 #include "driver/control_rows.h"
 #include "driver/fork.h"
@@ -29,6 +30,8 @@ enum control_state {
     CONTROL_AWAIT_CONNECTION, /* candidate `at` is being connected */
     CONTROL_AWAIT_LOCAL,
     CONTROL_AWAIT_PEERS,
+    CONTROL_AWAIT_ROUTES,     /* client_routes only, as the next */
+    CONTROL_AWAIT_NAMES,      /* of routes, from the resolver: the timer is the end of patience */
     CONTROL_AWAIT_TABLETS,    /* ScyllaDB only */
     CONTROL_AWAIT_KEYSPACES,
     CONTROL_UP,               /* nothing under way; the timer, if armed, is the next reading */
@@ -131,7 +134,7 @@ static const char *candidate_name(const struct cqlring_cluster *cluster, const s
     struct address literal;
     return candidate->point < cluster->point_count && !cqr_address_from_literal(&literal, cluster->points[candidate->point].host, 1)
                ? cluster->points[candidate->point].host
-               : "";
+               : cqr_client_routes_name(cluster, &candidate->address);
 }
 
 static void connect_candidate(struct control *control)
@@ -146,6 +149,7 @@ static void connect_candidate(struct control *control)
         control->config = cluster->config;
         control->config.version = control->version_try != 0 ? control->version_try : (uint8_t)atomic_load_explicit(&cluster->version, memory_order_relaxed);
         control->config.register_events = true;
+        control->config.register_routes = cluster->client_routes != NULL;
         control->config.driver_config = cluster->report; /* once is enough: the table of clients names each of our connections by client_id */
         struct conn_request request = {.cluster = cluster,
                                        .address = candidate->address,
@@ -282,6 +286,7 @@ static void keyspaces_done(struct lane *lane, struct op *op, void *context)
     control->rounds = 0;
     set_state(control, CONTROL_UP);
     bool has_doubles = topology->has_doubles;
+    cqr_client_routes_compare(cluster, topology);
     topology_publish(control, topology);
     cqr_log(&lane->runtime->log, CQLRING_LOG_INFO, "topology %llu from %s: %u nodes, %u ring entries, %u keyspaces", (unsigned long long)topology->number,
             control->link.conn->text, topology->node_count, topology->ring_count, topology->keyspace_count);
@@ -296,6 +301,8 @@ static void keyspaces_done(struct lane *lane, struct op *op, void *context)
         schedule(control, AGAIN_US);
     } else if (has_doubles) {
         schedule(control, DOUBLES_US);
+    } else if (cqr_client_routes_again_us(cluster) > 0) {
+        schedule(control, cqr_client_routes_again_us(cluster));
     }
 }
 
@@ -321,6 +328,54 @@ static void tablets_done(struct lane *lane, struct op *op, void *context)
     ask_keyspaces(control);
 }
 
+static void ask_tablets(struct control *control)
+{
+    if (control->link.conn != NULL && (control->link.conn->shard.shard_count > 0 || control->link.conn->dialect.extensions != 0)) {
+        set_state(control, CONTROL_AWAIT_TABLETS);
+        ask(control, "SELECT keyspace_name, initial_tablets FROM system_schema.scylla_keyspaces", tablets_done);
+    } else {
+        ask_keyspaces(control);
+    }
+}
+
+static void routes_done(struct lane *lane, struct op *op, void *context)
+{
+    struct control *control = context;
+    struct cqlring_cluster *cluster = control->cluster;
+    if (control->state != CONTROL_AWAIT_ROUTES)
+        return;
+    if (op->status == CQLRING_SERVER && op->failure != NULL) {
+        cqr_client_routes_refused(cluster, &op->failure->error);
+    } else if (op->status != CQLRING_OK || op->result == NULL) {
+        reading_failed(control, op, "reading system.client_routes");
+        return;
+    } else if (cqr_client_routes_read(cluster, op->result)) {
+        set_state(control, CONTROL_AWAIT_NAMES);
+        if (cluster->resolve_timeout_us >= 0)
+            cqr_wheel_arm(&lane->wheel, &control->timer, lane->now_us + cluster->resolve_timeout_us);
+        return;
+    }
+    ask_tablets(control);
+}
+
+/* Names that are not found by now are done without. */
+static void routes_settle(struct control *control)
+{
+    cqr_wheel_disarm(&control->lane->wheel, &control->timer);
+    cqr_client_routes_settle(control->cluster);
+    ask_tablets(control);
+}
+
+void cqr_control_routes_found(struct lane *lane, struct cqlring_cluster *cluster, bool moved)
+{
+    struct control *control = cluster->control;
+    (void)lane;
+    if (control->state == CONTROL_AWAIT_NAMES)
+        routes_settle(control);
+    else if (control->state != CONTROL_STOPPED && moved)
+        schedule(control, DEBOUNCE_US);
+}
+
 static void peers_done(struct lane *lane, struct op *op, void *context)
 {
     struct control *control = context;
@@ -338,12 +393,13 @@ static void peers_done(struct lane *lane, struct op *op, void *context)
     }
     control->peers = op->result;
     op->result = NULL;
-    if (control->link.conn != NULL && (control->link.conn->shard.shard_count > 0 || control->link.conn->dialect.extensions != 0)) {
-        set_state(control, CONTROL_AWAIT_TABLETS);
-        ask(control, "SELECT keyspace_name, initial_tablets FROM system_schema.scylla_keyspaces", tablets_done);
-    } else {
-        ask_keyspaces(control);
+    const char *routes = cqr_client_routes_query(control->cluster);
+    if (routes == NULL) {
+        ask_tablets(control);
+        return;
     }
+    set_state(control, CONTROL_AWAIT_ROUTES);
+    ask(control, routes, routes_done);
 }
 
 static void local_done(struct lane *lane, struct op *op, void *context)
@@ -477,6 +533,8 @@ static void link_event(struct lane *lane, struct pool_link *link, const struct c
         cqr_schema_changed(cluster, body.schema.keyspace, IS(body.schema.target, "TABLE") ? body.schema.name : (cqlring_bytes){NULL, 0});
         return;
     }
+    if (IS(body.type, "CLIENT_ROUTES_CHANGE") && cqr_client_routes_concern(cluster, &body))
+        schedule(control, DEBOUNCE_US);
     if (!IS(body.type, "STATUS_CHANGE") && !IS(body.type, "TOPOLOGY_CHANGE"))
         return;
     struct address address;
@@ -691,6 +749,8 @@ void cqr_control_timer(struct lane *lane, struct timer *timer)
         start_round(control);
     else if (control->state == CONTROL_AWAIT_ADDRESSES)
         not_resolved(control);
+    else if (control->state == CONTROL_AWAIT_NAMES)
+        routes_settle(control);
     else if (control->state == CONTROL_UP && control->link.up)
         read_all(control);
 }
@@ -754,6 +814,7 @@ void cqr_control_stop(struct lane *lane, struct cqlring_cluster *cluster)
     cqr_schema_stop(cluster->schema);
     cqr_traces_stop(cluster);
     cqr_contacts_stop(lane, cluster);
+    cqr_client_routes_stop(cluster);
     cqr_wheel_disarm(&lane->wheel, &control->timer);
     results_drop(control);
     if (control->link.conn != NULL) {

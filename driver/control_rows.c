@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/client_routes.h"
 #include "driver/contacts.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
@@ -192,10 +193,17 @@ static struct cqlring_node *node_add(struct draft *draft, const struct row_view 
     memcpy(like.host_id, host_id.data, 16);
     text_cell(view, "release_version", there.release_version, sizeof there.release_version); /* for people only: any text will do (PD-05) */
     there.announced = there.address = *address;
-    cqr_address_format(address, there.text);
-    if (translate) {
+    const struct client_route *route = cqr_client_route_of(cluster, like.host_id);
+    if (route != NULL) { /* also the one that is talked to: a contact point may be a way to any of them */
+        there.address = route->address;
+        name = route->is_name ? route->host : NULL;
+    }
+    cqr_address_format(&there.address, there.text);
+    if (translate || route != NULL) {
         cqr_node_translate(cluster, &like, &there.address);
         cqr_address_format(&there.address, there.text);
+        if (route != NULL && !cqr_address_equal(&route->address, &there.address))
+            name = NULL;
     }
     snprintf(there.contact_name, sizeof there.contact_name, "%s", name != NULL ? name : contact_name(cluster, &there.address));
     const char *local = cluster->local_datacenter != NULL ? cluster->local_datacenter : cluster->guessed_datacenter;

@@ -22,6 +22,8 @@ cqlring_status cqr_topology_read(struct cqlring_cluster *cluster, cqlring_result
 
 /* A tablet is on a node that nobody knows: read again, soon. Any lane's submitter. control.c */
 void cqr_control_look(struct lane *lane, struct cqlring_cluster *cluster);
+/* Names of client routes were looked up. moved: some that are in force lead elsewhere now. Lane 0's submitter. control.c */
+void cqr_control_routes_found(struct lane *lane, struct cqlring_cluster *cluster, bool moved);
 /* STATUS_CHANGE UP: every lane tries the node at once. control.c */
 void cqr_control_hint(struct lane *lane, struct cqlring_cluster *cluster, struct cqlring_node *node);
 

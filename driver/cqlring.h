@@ -289,7 +289,8 @@ typedef struct cqlring_cluster_options {
     cqlring_retry_decision (*retry_policy)(const cqlring_retry_query *query, cqlring_consistency *consistency, int64_t *delay_us, void *context);
     void *retry_context;
     cqlring_tristate shard_connections; /* default yes: one connection to each shard of a ScyllaDB node (a lane, within connections_max); no: one a node */
-    cqlring_tristate shard_aware_port;  /* default yes: where the server has one, shards are chosen by the local port; no: by trial on the ordinary port */
+    cqlring_tristate shard_aware_port;  /* default yes, with client_routes no: where the server has one, shards are chosen by the local port; no: by trial on
+                                           the ordinary port */
     int32_t local_port_min, local_port_max; /* for the shard-aware port, given together: 1 024 … 65 535, default 49 152 and 65 535 */
     uint32_t shard_busy_percent;  /* 1 … 100, default 50: with so much of inflight_per_connection under way on its shard's connection a row may take another one's */
     cqlring_tristate prepare_on_up; /* default yes: the statements that the application holds are prepared on a node that comes up, 16 at a time; no: when a
@@ -307,6 +308,12 @@ typedef struct cqlring_cluster_options {
                                        STARTUP, JSON): Cassandra and ScyllaDB show them to an operator in their tables of clients. Never a secret, an address or a path */
     int64_t resolve_interval_us;  /* default 300 s; −1 never: contact points that are names are looked up so often too. Where they lead is where the control
                                      connection goes when no known node answers, also when names cannot be looked up then. Not in caller mode */
+    /* ScyllaDB's private links: connection ids, comma separated, at most 64 of at most 255 bytes; of two routes to a node that of the first
+       one counts. A node that system.client_routes has a row for is dialled at that address and port (tls_port with TLS), the one of the
+       control connection too; what translate_address is told is that place, and its word is the last. Names are looked up like those of
+       contact_points, at each reading and every resolve_interval_us; in caller mode at the open only. Nodes without a row are dialled as
+       announced. Read again when the server says so. NULL: nothing is asked for, nothing is read */
+    const char *client_routes;
 } cqlring_cluster_options;
 
 /* Connects the control connection and reads the topology; the future is ready when one node has answered, or none of the

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "driver/client_routes.h"
 #include "driver/fork.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
@@ -125,6 +126,7 @@ static void cluster_put(struct text *text, struct cqlring_cluster *cluster)
     put_flag(text, "cluster.throw_on_overload", cluster->config.throw_on_overload);
     put_call(text, "cluster.on_node", cluster->on_node != NULL);
     put_call(text, "cluster.translate_address", cluster->translate_address != NULL);
+    put_text(text, "cluster.client_routes", cqr_client_routes_ids(cluster));
     put_time(text, "cluster.schema_agreement_us", cluster->agreement_us);
     put_text(text, "cluster.schema_metadata", schema[cluster->schema_metadata]);
     const struct node_policy *policy = &cluster->policy;

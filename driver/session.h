@@ -17,6 +17,7 @@
 #include "driver/tablets.h"
 #include "driver/topology.h"
 
+struct client_routes;
 struct control;
 struct conn_record;
 struct tls_settings;
@@ -64,6 +65,7 @@ struct cqlring_cluster {
     struct node_policy policy;
     bool shard_connections, shard_aware_port;
     uint16_t local_port_min, local_port_max; /* to choose a shard by */
+    struct client_routes *client_routes; /* NULL: none are wanted */
     uint32_t shard_busy_percent;
     bool prepare_on_up, prepare_on_all;
     struct batch_limit batch_limit;     /* of rows of one partition, learned */

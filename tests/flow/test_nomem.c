@@ -426,7 +426,11 @@ START_TEST(a_secured_and_watched_cluster_survives_every_allocation_failing_in_tu
     flow.options.translate_address = translate;
     flow.options.reconnect_min_us = 1000;
     flow.options.reconnect_max_us = 5000;
+    flow.node_options.client_routes = true;
+    flow.options.client_routes = "link";
     flow_start(&flow);
+    node_client_route(flow.node, "link", 0, FLOW_NAME, 1, node_port(flow.node, 0), false);
+    node_client_route(flow.node, "link", 1, node_address(flow.node, 1), 1, node_port(flow.node, 1), false);
     flow_open(&flow);
     sweep(&flow, "cluster_open and session_open, secured", step_open);
     sweep(&flow, "reload_tls", step_reload);

@@ -93,7 +93,7 @@ enum { VALUES_MAX = 65536, SEEN_COUNT = 32, OPCODE_OTHER = 31 };
 
 enum conn_state { CONN_AWAIT_STARTUP, CONN_AWAIT_AUTH, CONN_READY };
 
-enum { EVENT_TOPOLOGY = 1, EVENT_STATUS = 2, EVENT_SCHEMA = 4 };
+enum { EVENT_TOPOLOGY = 1, EVENT_STATUS = 2, EVENT_SCHEMA = 4, EVENT_ROUTES = 8 };
 
 /* A reply held back. */
 struct held {

@@ -261,4 +261,9 @@ void node_prepared_invalidate(struct node_engine *engine, const struct node_keys
 void node_prepared_encode(const struct node_prepared *prepared, const struct dialect *dialect,
                           uint8_t type_version, uint16_t extra_column, struct out *out);
 
+/* A row of system.client_routes; address NULL: none of these keys. */
+void node_system_write_route(struct node_engine *engine, const char *connection_id,
+                             const uint8_t host_id[16], const char *address, int32_t port,
+                             int32_t tls_port, int64_t now_us);
+
 #endif

@@ -114,6 +114,32 @@ void node_event_topology(struct node_cluster *cluster, uint32_t node, const char
     leave_lock(cluster);
 }
 
+void node_client_route(struct node_cluster *cluster, const char *connection_id, uint32_t node,
+                       const char *address, int32_t port, int32_t tls_port, bool telling)
+{
+    static const uint8_t nobody[16] = {0xAB, 0xCD, 0xEF};
+    char text[37];
+    cluster_lock(cluster);
+    const uint8_t *host_id = node == NODE_ALL ? nobody : cluster->engine.members[node].host_id;
+    node_system_write_route(&cluster->engine, connection_id, host_id, address, port, tls_port,
+                            cluster_wall(cluster));
+    for (int i = 0, at = 0; i < 16; ++i)
+        at += snprintf(text + at, sizeof text - (size_t)at, "%s%02x",
+                       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", host_id[i]);
+    if (telling) {
+        struct out out = {0};
+        out_text(&out, "CLIENT_ROUTES_CHANGE");
+        out_text(&out, "UPDATE_NODES");
+        out_u16(&out, 1);
+        out_text(&out, connection_id);
+        out_u16(&out, 1);
+        out_text(&out, text);
+        node_event_to(cluster, NODE_ALL, EVENT_ROUTES, out.data, out.size);
+        node_out_fini(&out);
+    }
+    leave_lock(cluster);
+}
+
 void node_event_raw(struct node_cluster *cluster, uint32_t node, const void *body, uint32_t size)
 {
     cluster_lock(cluster);

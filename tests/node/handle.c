@@ -424,7 +424,9 @@ static void handle_register(struct node_conn *conn, struct hand *hand)
         uint32_t kind = slice_is(type, "TOPOLOGY_CHANGE") ? EVENT_TOPOLOGY
                         : slice_is(type, "STATUS_CHANGE") ? EVENT_STATUS
                         : slice_is(type, "SCHEMA_CHANGE") ? EVENT_SCHEMA
-                                                          : 0;
+                        : conn->cluster->options.client_routes && slice_is(type, "CLIENT_ROUTES_CHANGE")
+                            ? EVENT_ROUTES
+                            : 0;
         if (kind == 0) {
             char message[120];
             (void)snprintf(message, sizeof message, "Invalid value '%.*s' for Type",

@@ -101,6 +101,7 @@ struct node_options {
        peers_v2. With tablets, new keyspaces are tablet-based and routing payloads are sent. */
     uint32_t shards;
     bool tablets;
+    bool client_routes; /* has system.client_routes and knows CLIENT_ROUTES_CHANGE */
 
     uint32_t connections_max;    /* 4096 per cluster; further ones are closed at once */
     uint32_t frame_size_max;     /* 16 MiB: larger requests are refused with 0x2200 */
@@ -320,6 +321,10 @@ void node_event_status(struct node_cluster *cluster, uint32_t node, const char *
                        uint32_t about);
 void node_event_topology(struct node_cluster *cluster, uint32_t node, const char *change,
                          uint32_t about);
+/* With client_routes: the row of this connection id and node (NODE_ALL: a host id that no node has); address NULL deletes it. tell:
+   CLIENT_ROUTES_CHANGE about it to all connections registered for that. */
+void node_client_route(struct node_cluster *cluster, const char *connection_id, uint32_t node,
+                       const char *address, int32_t port, int32_t tls_port, bool tell);
 void node_event_raw(struct node_cluster *cluster, uint32_t node, const void *body, uint32_t size);
 
 /* --- Faults ----------------------------------------------------------------------------------- */

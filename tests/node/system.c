@@ -70,6 +70,10 @@ static const char peers_v2[] =
     "CREATE TABLE system.peers_v2 (peer inet, peer_port int, data_center text, host_id uuid, native_address inet, native_port int, preferred_ip inet, preferred_port int, "
     "rack text, release_version text, schema_version uuid, tokens set<text>, PRIMARY KEY (peer, peer_port))";
 
+static const char client_routes[] =
+    "CREATE TABLE system.client_routes (connection_id text, host_id uuid, address text, port int, tls_port int, alternator_port int, alternator_https_port int, "
+    "PRIMARY KEY (connection_id, host_id))";
+
 static const char *const scylla_tables[] = {
     "CREATE TABLE system_schema.scylla_keyspaces (keyspace_name text PRIMARY KEY, initial_tablets int, storage_options map<text, text>, storage_type text)",
     "CREATE TABLE system_schema.scylla_tables (keyspace_name text, table_name text, cdc map<text, text>, partitioner text, version uuid, PRIMARY KEY (keyspace_name, table_name))",
@@ -441,6 +445,29 @@ void node_system_write_members(struct node_engine *engine, int64_t now_us)
     }
 }
 
+void node_system_write_route(struct node_engine *engine, const char *connection_id,
+                             const uint8_t host_id[16], const char *address, int32_t port,
+                             int32_t tls_port, int64_t now_us)
+{
+    struct out out = {0};
+    if (address == NULL) {
+        node_out_printf(&out, "DELETE FROM system.client_routes WHERE connection_id = ");
+        node_put_quoted(&out, slice_text(connection_id));
+        node_out_printf(&out, " AND host_id = ");
+        put_uuid(&out, host_id);
+    } else {
+        node_out_printf(&out, "INSERT INTO system.client_routes (connection_id, host_id, address, port, tls_port) VALUES (");
+        node_put_quoted(&out, slice_text(connection_id));
+        node_out_printf(&out, ", ");
+        put_uuid(&out, host_id);
+        node_out_printf(&out, ", ");
+        node_put_quoted(&out, slice_text(address));
+        node_out_printf(&out, ", %d, %d)", port, tls_port);
+    }
+    run(engine, 0, now_us, &out);
+    node_out_fini(&out);
+}
+
 static struct node_table *per_node(struct node_engine *engine, const char *name)
 {
     struct node_table *table = node_table_find(node_keyspace_find(engine, slice_text("system")),
@@ -464,6 +491,8 @@ void node_system_create(struct node_engine *engine, int64_t now_us)
     for (size_t i = 0;
          i < sizeof scylla_tables / sizeof scylla_tables[0] && engine->options->shards > 0; ++i)
         run_text(engine, now_us, scylla_tables[i]);
+    if (engine->options->client_routes)
+        run_text(engine, now_us, client_routes);
     if (engine->options->shards == 0)
         run_text(engine, now_us, peers_v2);
     engine->system_local = per_node(engine, "local");

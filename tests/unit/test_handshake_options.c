@@ -152,6 +152,41 @@ START_TEST(sh_04_sharding_without_sense_counts_as_none)
 }
 END_TEST
 
+/* Events of routes: of a ScyllaDB only, and an older one, that refuses them, is asked for the others. */
+START_TEST(events_of_routes_are_asked_for_where_they_may_be_known)
+{
+    static const struct option plain[] = {{"CQL_VERSION", {"3.4.5"}}}, scylla[] = {SHARDING};
+    const struct {
+        bool wanted, is_scylla;
+        uint16_t count;
+    } cases[] = {{false, true, 3}, {true, false, 3}, {true, true, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+        config.version = PROTO_V4;
+        config.register_events = true;
+        config.register_routes = cases[i].wanted;
+        sent.size = 0;
+        start();
+        ck_assert_int_eq(cases[i].is_scylla ? answer_supported(scylla, sizeof scylla / sizeof scylla[0])
+                                            : answer_supported(plain, 1),
+                         HANDSHAKE_SEND);
+        take_sent(OPCODE_STARTUP);
+        ck_assert_int_eq(answer(OPCODE_READY), HANDSHAKE_SEND);
+        take_sent(OPCODE_REGISTER);
+        ck_assert_uint_eq(request.map_count, cases[i].count);
+        for (int refusals = cases[i].count == 4 ? 2 : 1; refusals > 0; --refusals) {
+            cqr_put_u32(&reply, ERROR_PROTOCOL);
+            cqr_put_string(&reply, text("Invalid value 'CLIENT_ROUTES_CHANGE' for Type"));
+            if (refusals == 1)
+                break;
+            ck_assert_int_eq(answer(OPCODE_ERROR), HANDSHAKE_SEND);
+            take_sent(OPCODE_REGISTER);
+            ck_assert_uint_eq(request.map_count, 3);
+        }
+        ck_assert_int_eq(answer(OPCODE_ERROR), HANDSHAKE_ERROR); /* of those that all know, too */
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("handshake_options");
@@ -161,6 +196,7 @@ int main(void)
     tcase_add_test(tcase, sharding_and_extensions_of_scylla_are_taken);
     tcase_add_test(tcase, extensions_are_asked_for_only_where_offered_and_sensible);
     tcase_add_test(tcase, sh_04_sharding_without_sense_counts_as_none);
+    tcase_add_test(tcase, events_of_routes_are_asked_for_where_they_may_be_known);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
