@@ -266,7 +266,7 @@ START_TEST(requests_under_way_at_an_old_address_that_is_silent_are_given_up)
     node_move(flow->node, 2, NEW_ADDRESS, NODE_MOVE_KEEP | NODE_MOVE_TELL);
     watch_for(flow, watch_ready, future);
     ck_assert_int_eq(ask_end(future, NULL), CQLRING_LOST);
-    ck_assert_uint_eq(watch_log_count("is silent with 1 requests"), 1);
+    ck_assert_uint_ge(watch_log_count("is silent with 1 requests"), 1);
     node_silence(flow->node, 2, false);
     flow_close(flow);
 }
