@@ -15,6 +15,7 @@
 #include "driver/session.h"
 #include "driver/text.h"
 #include "serialize/buf.h"
+#include "serialize/cqlring_values.h"
 
 enum { IDS_MAX = 64, ID_SIZE = 256, ROUTES_MAX = 2048, KEPT_RANK = IDS_MAX, UNKNOWN_US = 30000000 };
 enum { COLUMN_CONNECTION_ID, COLUMN_HOST_ID, COLUMN_ADDRESS, COLUMN_PORT, COLUMN_TLS_PORT, COLUMNS };
@@ -51,23 +52,12 @@ struct client_routes {
 
 /* ---- options ---- */
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
 /* What is wrong with it, NULL when nothing is. */
-static const char *id_take(const char *from, size_t size, char id[ID_SIZE])
+static const char *id_take(const char *from, const char *end, char id[ID_SIZE])
 {
-    while (size > 0 && is_blank(from[0])) {
-        from++;
-        size--;
-    }
-    while (size > 0 && is_blank(from[size - 1]))
-        size--;
-    if (size >= ID_SIZE)
-        size = ID_SIZE;
-    memcpy(id, from, size < ID_SIZE ? size : ID_SIZE - 1);
+    cqlring_bytes given = cqr_trim(from, end);
+    size_t size = given.size < ID_SIZE ? (size_t)given.size : ID_SIZE;
+    memcpy(id, given.data, size < ID_SIZE ? size : ID_SIZE - 1);
     id[size < ID_SIZE ? size : ID_SIZE - 1] = '\0';
     if (size == 0)
         return "it is empty";
@@ -130,7 +120,7 @@ cqlring_status cqr_client_routes_take(struct cqlring_cluster *cluster, const cha
     const char *at = ids;
     for (size_t i = 0; i < count; i++) {
         const char *end = strchrnul(at, ',');
-        const char *wrong = id_take(at, (size_t)(end - at), routes->ids[i]);
+        const char *wrong = id_take(at, end, routes->ids[i]);
         if (wrong != NULL)
             return cqr_error(error, CQLRING_INVALID, "cluster options: client_routes: connection id %zu, \"%.60s\": %s", i + 1, routes->ids[i], wrong);
         routes->id_count++;
@@ -170,12 +160,6 @@ const char *cqr_client_routes_query(const struct cqlring_cluster *cluster)
 }
 
 /* ---- rows ---- */
-
-static void id_format(const uint8_t id[16], char text[37])
-{
-    for (int i = 0, at = 0; i < 16; i++)
-        at += snprintf(text + at, (size_t)(37 - at), "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
-}
 
 static struct client_route *find(struct client_route *routes, uint32_t count, const uint8_t host_id[16])
 {
@@ -246,7 +230,7 @@ static void row_refuse(struct client_routes *routes, const struct client_route *
     char text[37] = "(none)";
     const struct client_route *before = has_id ? find(routes->routes, routes->route_count, route->host_id) : NULL;
     if (has_id)
-        id_format(route->host_id, text);
+        cqlring_uuid_format(route->host_id, text);
     cqr_log(&routes->cluster->runtime->log, CQLRING_LOG_WARN, "client_routes: the row of host id %s is not used: %s%s", text, wrong,
             before != NULL ? "; what was known of it stays" : "");
     if (before != NULL) {
@@ -474,7 +458,7 @@ void cqr_client_routes_settle(struct cqlring_cluster *cluster)
             continue;
         bool stays = before != NULL && before->has_address;
         char text[37];
-        id_format(route->host_id, text);
+        cqlring_uuid_format(route->host_id, text);
         cqr_log(&cluster->runtime->log, CQLRING_LOG_WARN, "client_routes: \"%s\", the way to host id %s, cannot be looked up%s: it is dialled as %s", route->host, text,
                 cluster->runtime->threads == CQLRING_THREADS_CALLER && cluster->opening == NULL ? " (in caller mode at the open only)" : "",
                 stays ? "before" : "announced");
@@ -567,7 +551,7 @@ void cqr_client_routes_compare(struct cqlring_cluster *cluster, const struct top
             is_used = memcmp(topology->nodes[j]->host_id, route->host_id, 16) == 0;
         if (!is_used && !route->is_idle_told) {
             char text[37];
-            id_format(route->host_id, text);
+            cqlring_uuid_format(route->host_id, text);
             cqr_log(log, CQLRING_LOG_WARN, "client_routes: the row of host id %s is not used: no node has it", text);
         }
         route->is_idle_told = !is_used;

@@ -218,9 +218,9 @@ enum write_result { WRITE_OK, WRITE_FULL, WRITE_TOO_LARGE, WRITE_NO_MEMORY };
 enum write_result cqr_writer_put(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, int64_t now_us);
 /* From op's values, which are not its own yet: afterwards they are in the send block. */
 enum write_result cqr_writer_put_kept(struct conn *conn, struct op *op, int64_t now_us);
-/* A copy of these for an op that has none in a block; false: out of memory. */
 /* Room for an op's values among those of others that wait; the caller writes them. NULL: out of memory. */
 uint8_t *cqr_values_room(struct lane *lane, struct op *op, uint32_t size);
+/* A copy of these for an op that has none in a block; false: out of memory. */
 bool cqr_values_keep(struct lane *lane, struct op *op, const uint8_t *values, uint32_t size);
 /* How the EXECUTEs of one version begin on connections of one dialect; all zero before the first. */
 struct row_head {

@@ -19,20 +19,6 @@ struct contacts {
     bool is_looking, stopped;
 };
 
-static bool is_name(const struct contact_point *point)
-{
-    struct address literal;
-    return !cqr_address_from_literal(&literal, point->host, point->port);
-}
-
-static bool has_names(const struct cqlring_cluster *cluster)
-{
-    for (uint32_t i = 0; i < cluster->point_count; i++)
-        if (is_name(&cluster->points[i]))
-            return true;
-    return false;
-}
-
 static bool has_point(const struct resolution *resolution, uint32_t point)
 {
     for (uint32_t i = 0; i < resolution->count; i++)
@@ -75,7 +61,7 @@ static void say_changed(const struct cqlring_cluster *cluster, const struct reso
 static void look_later(struct contacts *contacts)
 {
     const struct cqlring_cluster *cluster = contacts->cluster;
-    if (cluster->resolve_interval_us > 0 && !contacts->stopped && cluster->runtime->threads != CQLRING_THREADS_CALLER && has_names(cluster))
+    if (cluster->resolve_interval_us > 0 && !contacts->stopped && cluster->runtime->threads != CQLRING_THREADS_CALLER && cqr_contacts_have_names(cluster->points, cluster->point_count))
         cqr_wheel_arm(&contacts->lane->wheel, &contacts->timer, contacts->lane->now_us + cluster->resolve_interval_us);
 }
 
@@ -110,7 +96,7 @@ const char *cqr_contacts_name(const struct cqlring_cluster *cluster, const struc
 {
     const struct resolution *known = cluster->contacts != NULL ? &cluster->contacts->known : NULL;
     for (uint32_t i = 0; known != NULL && i < known->count; i++)
-        if (cqr_address_equal(&known->addresses[i].address, address) && is_name(&cluster->points[known->addresses[i].point]))
+        if (cqr_address_equal(&known->addresses[i].address, address) && cqr_contact_is_name(&cluster->points[known->addresses[i].point]))
             return cluster->points[known->addresses[i].point].host;
     return "";
 }

@@ -116,14 +116,9 @@ bool cqr_node_is_used(const struct node_policy *policy, const struct topology *t
 
 /* ---- choosing ---- */
 
-static bool was_tried(const struct op *op, const struct pool_link *link)
-{
-    return (op->tried >> (link->node->index & 63) & 1) != 0;
-}
-
 static bool lives(const struct op *op, const struct pool_link *link)
 {
-    return link != NULL && link->up && !link->conn->writer.suspect && !was_tried(op, link);
+    return link != NULL && link->up && !link->conn->writer.suspect && !cqr_op_was_tried(op, link);
 }
 
 /* A replica in our rack with the fewest requests under way. One that is full, silent or resting is not waited for: the next rack is
@@ -206,7 +201,7 @@ static bool plan_route(struct lane *lane, struct pool *pool, struct op *op, cons
     uint32_t order[NODES_MAX], node_count = 0;
     for (uint32_t i = 0; i < pool->link_count && node_count < NODES_MAX; i++) {
         struct pool_link *link = pool->links[i];
-        if (link == NULL || !link->up || (op->other_only && was_tried(op, link)))
+        if (link == NULL || !link->up || (op->other_only && cqr_op_was_tried(op, link)))
             continue;
         uint8_t rank = 0;
         for (uint32_t j = 0; j < count && rank == 0; j++)
@@ -216,7 +211,7 @@ static bool plan_route(struct lane *lane, struct pool *pool, struct op *op, cons
                                                   .replica = rank,
                                                   .is_local = link->node->is_local,
                                                   .is_suspect = link->conn->writer.suspect,
-                                                  .was_tried = was_tried(op, link),
+                                                  .was_tried = cqr_op_was_tried(op, link),
                                                   .in_flight = link->conn->writer.in_flight};
     }
     if (node_count == 0)

@@ -19,7 +19,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static cqlring_bytes trim(const char *from, const char *end)
+cqlring_bytes cqr_trim(const char *from, const char *end)
 {
     while (from < end && is_blank(*from))
         ++from;
@@ -95,7 +95,7 @@ cqlring_status cqr_contact_points_parse(const char *text, uint16_t port, struct 
 {
     if (text == NULL)
         text = "127.0.0.1";
-    if (trim(text, text + strlen(text)).size == 0) /* a variable that was not set, more likely than a wish for this machine */
+    if (cqr_trim(text, text + strlen(text)).size == 0) /* a variable that was not set, more likely than a wish for this machine */
         return cqr_error(error, CQLRING_INVALID, "contact_points is empty: give hosts, or NULL for 127.0.0.1");
     size_t count = 1;
     for (const char *at = text; *at != '\0'; ++at)
@@ -108,7 +108,7 @@ cqlring_status cqr_contact_points_parse(const char *text, uint16_t port, struct 
     const char *at = text;
     for (size_t i = 0; i < count; ++i) {
         const char *end = strchrnul(at, ',');
-        cqlring_bytes part = trim(at, end);
+        cqlring_bytes part = cqr_trim(at, end);
         const char *wrong = parse_point(part, port, &points[i]);
         if (wrong != NULL) {
             cqr_mem_free(points);
@@ -266,14 +266,18 @@ static void *resolver_main(void *context)
     return NULL;
 }
 
-static bool are_literals(const struct contact_point *points, uint32_t count)
+bool cqr_contact_is_name(const struct contact_point *point)
 {
-    for (uint32_t i = 0; i < count; ++i) {
-        struct address address;
-        if (!cqr_address_from_literal(&address, points[i].host, points[i].port))
-            return false;
-    }
-    return true;
+    struct address literal;
+    return !cqr_address_from_literal(&literal, point->host, point->port);
+}
+
+bool cqr_contacts_have_names(const struct contact_point *points, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; ++i)
+        if (cqr_contact_is_name(&points[i]))
+            return true;
+    return false;
 }
 
 cqlring_status cqr_resolve_start(const struct contact_point *points, uint32_t count, void (*done)(struct resolution *resolution, void *context), void *context)
@@ -283,7 +287,7 @@ cqlring_status cqr_resolve_start(const struct contact_point *points, uint32_t co
         return CQLRING_NO_MEMORY;
     task->done = done;
     task->context = context;
-    if (are_literals(points, count)) {
+    if (!cqr_contacts_have_names(points, count)) {
         task_run(task);
         return CQLRING_OK;
     }

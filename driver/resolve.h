@@ -29,6 +29,11 @@ struct resolution {
     char failures[512];             /* names that did not, with the resolver's words; "" if none */
 };
 
+/* What stands between, without the blanks around it: of lists in options. */
+cqlring_bytes cqr_trim(const char *from, const char *end);
+/* One whose address somebody has to be asked for. */
+bool cqr_contact_is_name(const struct contact_point *point);
+bool cqr_contacts_have_names(const struct contact_point *points, uint32_t count);
 /* Now, on this thread (caller mode). */
 cqlring_status cqr_resolve(const struct contact_point *points, uint32_t count, struct resolution *out);
 /* Those alone that need nobody's answer; the names are among the failures, with `why`. */

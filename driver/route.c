@@ -71,11 +71,6 @@ static bool within(const struct route_limit *limit, const struct pool_link *link
     return cqr_limit_on_node(limit, link) && cqr_limit_window(limit, conn);
 }
 
-static bool was_tried(const struct op *op, const struct pool_link *link)
-{
-    return op->tried != 0 && (op->tried >> (link->node->index & 63) & 1) != 0;
-}
-
 /* Where a row belongs: the replicas of its token, by the ring or by its tablet. */
 struct places {
     const uint16_t *nodes;       /* the ring's; NULL: not by the ring */
@@ -132,7 +127,7 @@ static __attribute__((noinline)) struct conn *take(struct lane *lane, const stru
 static inline __attribute__((always_inline)) struct conn *may_take(const struct lane *lane, const struct places *places, const struct op *op,
                                                                   const struct pool_link *link, bool sharded)
 {
-    if (link == NULL || !link->up || link->remote || was_tried(op, link))
+    if (link == NULL || !link->up || link->remote || cqr_op_was_tried(op, link))
         return NULL;
     if (sharded && link->shards != NULL)
         return pick(lane, places, op, link);
@@ -249,7 +244,7 @@ static __attribute__((noinline)) struct conn *any_node(const struct lane *lane, 
     bool others = false;
     for (uint32_t i = 0; i < pool->link_count; i++) {
         struct pool_link *link = pool->links[i];
-        others = others || (link != NULL && link->up && !link->remote && !link->conn->writer.suspect && !was_tried(op, link));
+        others = others || (link != NULL && link->up && !link->remote && !link->conn->writer.suspect && !cqr_op_was_tried(op, link));
     }
     if (others)
         return NULL;

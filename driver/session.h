@@ -212,9 +212,9 @@ static inline int64_t cqr_cluster_timestamp(struct lane *lane, struct cqlring_cl
         return lane->stamp_next++;
     return cqr_cluster_timestamps(lane, cluster);
 }
-/* The version was refused: every connection of the cluster steps down. */
 /* Checked and kept (socket_options.c). */
 cqlring_status cqr_socket_options_take(const cqlring_cluster_options *options, struct socket_options *out, cqlring_error *error);
+/* The version was refused: every connection of the cluster steps down. */
 void cqr_cluster_version_lower(struct cqlring_cluster *cluster, uint8_t version);
 /* cluster.c, lane 0's submitter: the first answer, or none. */
 void cqr_cluster_opened(struct cqlring_cluster *cluster, struct failure *failure);
@@ -266,6 +266,11 @@ void cqr_link_connect(struct lane *lane, struct pool_link *link);
 void cqr_conn_drain(struct lane *lane, struct conn *conn, const char *why);
 void cqr_link_request(struct pool_link *link, struct conn_request *request); /* for a connection to its node; points into both */
 void cqr_conn_watch(struct lane *lane, struct conn *conn); /* its watch timer fired: heartbeat, suspicion, connect time-out */
+
+static inline bool cqr_op_was_tried(const struct op *op, const struct pool_link *link)
+{
+    return op->tried != 0 && (op->tried >> (link->node->index & 63) & 1) != 0;
+}
 
 /* Where there is one node without shards, there is nothing to choose: its connection when it takes a request now, else NULL (ask
    cqr_route). */

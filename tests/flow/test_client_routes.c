@@ -3,57 +3,31 @@
 /* ScyllaDB's client routes: nodes behind private links are dialled where system.client_routes says. The links are relays; every
    connection that a node has must be one of them. This program brings its own resolver, which every lookup of the library ends in. */
 
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ask.h"
 #include "relay.h"
+#include "resolver.h"
 #include "secure.h"
-#include "serialize/mem.h"
 #include "watch.h"
 
 enum { NODES = 3 };
 
-static atomic_uint lookups, on_other_threads;
 static atomic_bool turned; /* the other address first */
 
 /* "nowhere…" is not known; every other name is 127.0.0.1 and 127.0.0.99, where nobody is. */
 int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **found)
 {
-    (void)service;
     (void)hints;
-    atomic_fetch_add(&lookups, 1);
-    char thread[16] = "";
-    pthread_getname_np(pthread_self(), thread, sizeof thread);
-    if (strcmp(thread, "cqlring-dns") != 0)
-        atomic_fetch_add(&on_other_threads, 1);
+    resolver_count();
     *found = NULL;
     if (strncmp(name, "nowhere", 7) == 0)
         return EAI_NONAME;
-    for (unsigned i = 0; i < 2; i++) {
-        struct addrinfo *info = calloc(1, sizeof *info);
-        struct sockaddr_in *address = calloc(1, sizeof *address);
-        address->sin_family = AF_INET;
-        address->sin_addr.s_addr = htonl((i == 0) == atomic_load(&turned) ? 0x7F000001 : 0x7F000063);
-        *info = (struct addrinfo){.ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_addrlen = sizeof *address, .ai_addr = (struct sockaddr *)(void *)address,
-                                  .ai_next = *found};
-        *found = info;
-    }
+    for (unsigned i = 0; i < 2; i++)
+        resolver_add(found, (i == 0) == atomic_load(&turned) ? 0x7F000001 : 0x7F000063, service);
     return 0;
-}
-
-void freeaddrinfo(struct addrinfo *info)
-{
-    while (info != NULL) {
-        struct addrinfo *next = info->ai_next;
-        free(info->ai_addr);
-        free(info);
-        info = next;
-    }
 }
 
 static atomic_uint readings, moves;
@@ -114,13 +88,6 @@ static void route(struct linked *linked, const char *id, uint32_t node, bool tel
     node_client_route(linked->flow.node, id, node, "127.0.0.1", relay_port(linked->links[node]), 1, tell);
 }
 
-static bool is_nothing_left(struct flow *flow, void *unused)
-{
-    (void)flow;
-    (void)unused;
-    return cqr_mem_live_count() == 0;
-}
-
 /* A look-up that has begun holds memory until its thread, for which nobody waits, is through. */
 static void end(struct linked *linked)
 {
@@ -132,7 +99,7 @@ static void end(struct linked *linked)
         relay_stop(linked->links[i]);
     node_cluster_stop(flow->node);
     flow->runtime = NULL;
-    watch_for(flow, is_nothing_left, NULL);
+    watch_for(flow, watch_nothing_left, NULL);
     memset(flow, 0, sizeof *flow);
 }
 

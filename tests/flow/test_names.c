@@ -2,20 +2,17 @@
 
 /* Contact points that are names: this program brings its own resolver, which every lookup of the library ends in. */
 
-#include <arpa/inet.h>
-#include <netdb.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ask.h"
+#include "resolver.h"
 #include "secure.h"
-#include "serialize/mem.h"
 #include "watch.h"
 
-static atomic_uint lookups, first_host = 1, host_count = 2; /* 127.0.0.first_host, … */
-static atomic_uint on_other_threads; /* lookups on a thread that is not the resolver's */
+static atomic_uint first_host = 1, host_count = 2; /* 127.0.0.first_host, … */
 
 /* A resolver that does not answer: whoever asks waits for it. */
 static pthread_mutex_t stuck_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -35,11 +32,7 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
 {
     (void)name;
     (void)hints;
-    atomic_fetch_add(&lookups, 1);
-    char thread[16] = "";
-    pthread_getname_np(pthread_self(), thread, sizeof thread);
-    if (strcmp(thread, "cqlring-dns") != 0)
-        atomic_fetch_add(&on_other_threads, 1);
+    resolver_count();
     pthread_mutex_lock(&stuck_lock);
     stuck_count++;
     while (stuck)
@@ -47,27 +40,9 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
     stuck_count--;
     pthread_mutex_unlock(&stuck_lock);
     *found = NULL;
-    for (unsigned i = atomic_load(&host_count); i-- > 0;) {
-        struct addrinfo *info = calloc(1, sizeof *info);
-        struct sockaddr_in *address = calloc(1, sizeof *address);
-        address->sin_family = AF_INET;
-        address->sin_addr.s_addr = htonl(0x7F000000 + atomic_load(&first_host) + i);
-        address->sin_port = service != NULL ? htons((uint16_t)atoi(service)) : 0;
-        *info = (struct addrinfo){.ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_addrlen = sizeof *address, .ai_addr = (struct sockaddr *)(void *)address,
-                                  .ai_next = *found};
-        *found = info;
-    }
+    for (unsigned i = atomic_load(&host_count); i-- > 0;)
+        resolver_add(found, 0x7F000000 + atomic_load(&first_host) + i, service);
     return *found != NULL ? 0 : EAI_NONAME;
-}
-
-void freeaddrinfo(struct addrinfo *info)
-{
-    while (info != NULL) {
-        struct addrinfo *next = info->ai_next;
-        free(info->ai_addr);
-        free(info);
-        info = next;
-    }
 }
 
 static void start(struct flow *flow, uint32_t nodes)
@@ -89,13 +64,6 @@ static void open_by_name(struct flow *flow)
     flow_open(flow);
 }
 
-static bool is_nothing_left(struct flow *flow, void *unused)
-{
-    (void)flow;
-    (void)unused;
-    return cqr_mem_live_count() == 0;
-}
-
 /* A look-up that has begun holds memory until its thread, for which nobody waits, is through. */
 static void close_names(struct flow *flow)
 {
@@ -104,7 +72,7 @@ static void close_names(struct flow *flow)
     flow_ok(cqlring_runtime_destroy(flow->runtime));
     node_cluster_stop(flow->node);
     flow->runtime = NULL;
-    watch_for(flow, is_nothing_left, NULL);
+    watch_for(flow, watch_nothing_left, NULL);
     memset(flow, 0, sizeof *flow);
 }
 
@@ -188,7 +156,7 @@ START_TEST(a_name_without_an_answer_is_given_up_after_its_time_out)
         node_cluster_stop(flow.node);
         flow.node = NULL;
         stick(false);
-        watch_for(&flow, is_nothing_left, NULL);
+        watch_for(&flow, watch_nothing_left, NULL);
     } else {
         flow_start(&flow);
     }
@@ -242,7 +210,7 @@ START_TEST(a_name_without_an_answer_keeps_nobody_from_the_others)
     node_cluster_stop(flow.node);
     flow.node = NULL;
     stick(false);
-    watch_for(&flow, is_nothing_left, NULL);
+    watch_for(&flow, watch_nothing_left, NULL);
     flow_close(&flow);
 }
 END_TEST

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "serialize/mem.h"
+
 enum { LOG_SIZE = 1 << 18, MOMENT_MS = 2 };
 
 static struct {
@@ -157,6 +159,13 @@ bool watch_faults(struct flow *flow, void *count)
     struct node_counters all;
     node_counters(flow->node, NODE_ALL, &all);
     return all.faults >= *(uint64_t *)count;
+}
+
+bool watch_nothing_left(struct flow *flow, void *unused)
+{
+    (void)flow;
+    (void)unused;
+    return cqr_mem_live_count() == 0;
 }
 
 bool watch_no_orphans(struct flow *flow, void *unused)

@@ -37,6 +37,7 @@ bool watch_all_up(struct flow *flow, void *count);     /* *(uint32_t *)count nod
 bool watch_known(struct flow *flow, void *count);      /* so many nodes are known */
 bool watch_ready(struct flow *flow, void *future);     /* the future is */
 bool watch_faults(struct flow *flow, void *count);     /* *(uint64_t *)count faults have struck */
+bool watch_nothing_left(struct flow *flow, void *unused); /* no allocation of the library lives; its runtime and the nodes are gone */
 bool watch_no_orphans(struct flow *flow, void *unused); /* every late reply has come */
 
 uint32_t watch_up_count(struct flow *flow);
