@@ -75,6 +75,7 @@ struct held {
     cqlring_prepared *insert;
     cqlring_future *ready, *waiting;
     cqlring_queue *queue;
+    uint8_t *reserved;
     cqlring_result *result;
 };
 
@@ -117,6 +118,11 @@ static int use_what_is_the_parents(const struct held *held)
     cqlring_status status = CQLRING_OK;
     if (cqlring_queue_reap(held->queue, completions, 2, 1, -1, &status) != 0 || status != CQLRING_FORKED)
         return 30;
+    uint8_t *at = NULL;
+    if (!says_forked(cqlring_queue_reserve(held->queue, 16, &at, &error), &error) || at != NULL || cqlring_queue_cancel(held->queue, 1) != CQLRING_FORKED)
+        return 37;
+    if (!says_forked(cqlring_queue_commit(held->queue, held->reserved, &request, 0, &error), &error))
+        return 38;
     if (cqlring_next_page(held->result, NULL, &future, &error) == CQLRING_OK || future != NULL)
         return 31;
     cqlring_future_cancel(held->waiting);
@@ -136,6 +142,17 @@ static int use_what_is_the_parents(const struct held *held)
         return 35;
     if (!says_forked(cqlring_cluster_reload_tls(flow->cluster, NULL, &error), &error))
         return 36;
+    cqlring_route route;
+    cqlring_bytes key = {"\0\0\0\0\0\0\0\1", 8};
+    uint8_t trace_id[16] = {1};
+    if (!says_forked(cqlring_session_room(flow->session, 100, -1, &future, &error), &error))
+        return 39;
+    if (!says_forked(cqlring_route_of(held->insert, &key, 1, &route, &error), &error))
+        return 40;
+    if (!says_forked(cqlring_trace_fetch(flow->cluster, trace_id, &future, &error), &error))
+        return 41;
+    if (!says_forked(cqlring_schema_refresh(flow->cluster, &future, &error), &error) || !says_forked(cqlring_schema_agree(flow->cluster, 0, &future, &error), &error))
+        return 42;
     if (cqlring_result_row_count(held->result) != 1) /* plain memory stays readable */
         return 33;
     cqlring_queue_close(held->queue);
@@ -230,6 +247,7 @@ START_TEST(the_parents_handles_answer_forked_in_the_child)
     flow_ok(ask_text(&flow, "SELECT k FROM ks.t", NULL, 0, &how, &held.result, NULL));
     cqlring_queue_options queue_options = {.struct_size = sizeof queue_options, .session = flow.session};
     flow_ok(cqlring_queue_open(&queue_options, &held.queue, NULL));
+    flow_ok(cqlring_queue_reserve(held.queue, 16, &held.reserved, NULL));
     held.ready = ask_start(&flow, "SELECT key FROM system.local", NULL);
     flow_ok(ask_wait(held.ready, NULL));
     flow_fault(&flow, "late:table=ks.t,delay_us=300000");
@@ -240,13 +258,21 @@ START_TEST(the_parents_handles_answer_forked_in_the_child)
         count_descriptors(node_port(flow.node, 0), &sockets, &anonymous);
         if (sockets != 0 || anonymous != before) {
             fprintf(stderr, "child: %u sockets, %u anonymous descriptors, %u before the library\n", sockets, anonymous, before);
-            _exit(40);
+            _exit(50);
         }
         _exit(use_what_is_the_parents(&held));
     }
     ck_assert_int_eq(child_wait(&flow, pid), 0);
     /* here nothing has changed */
     flow_ok(ask_end(held.waiting, NULL));
+    cqlring_request queued = {.cql = cqlring_text(INSERT_1), .tag = 7};
+    uint32_t accepted = 0;
+    flow_ok(cqlring_queue_submit(held.queue, &queued, 1, &accepted, NULL));
+    flow_ok(cqlring_queue_commit(held.queue, held.reserved, NULL, 0, NULL)); /* given back */
+    cqlring_completion completion;
+    ck_assert_uint_eq(cqlring_queue_reap(held.queue, &completion, 1, 1, 20000000, NULL), 1);
+    flow_ok(completion.status);
+    cqlring_completions_release(&completion, 1);
     cqlring_future_release(held.ready);
     cqlring_future *next = NULL;
     flow_ok(cqlring_next_page(held.result, NULL, &next, NULL));

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "ask.h"
-#include "child.h"
 #include "cqlring_values.h"
 #include "serialize/mem.h"
 #include "watch.h"
@@ -501,43 +500,6 @@ START_TEST(who_waits_is_woken_by_every_end)
 }
 END_TEST
 
-/* ---- a child ---- */
-
-static int in_child(void *context)
-{
-    cqlring_queue *queue = context;
-    cqlring_completion completion;
-    cqlring_status status;
-    uint8_t *at = NULL;
-    uint32_t accepted;
-    struct one one;
-    cqlring_request request = request_of(&one, 1, (cqlring_bytes){"x", 1});
-    if (cqlring_queue_cancel(queue, 1) != CQLRING_FORKED || cqlring_queue_submit(queue, &request, 1, &accepted, NULL) != CQLRING_FORKED)
-        return 1;
-    if (cqlring_queue_reserve(queue, 16, &at, NULL) != CQLRING_FORKED || cqlring_queue_fd(queue) != -1)
-        return 2;
-    if (cqlring_queue_reap(queue, &completion, 1, 1, -1, &status) != 0 || status != CQLRING_FORKED)
-        return 3;
-    cqlring_queue_release(queue);
-    return 0;
-}
-
-START_TEST(a_child_is_told_that_it_is_its_parents)
-{
-    struct flow flow;
-    up(&flow);
-    cqlring_queue *queue = open_queue(&flow, 8, 0);
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(in_child(queue));
-    ck_assert_int_eq(child_wait(&flow, pid), 0);
-    ck_assert_uint_eq(submit(queue, 0, 2), 2);
-    reap_all(queue, 2, CQLRING_OK);
-    cqlring_queue_release(queue);
-    down(&flow);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("queue");
@@ -552,7 +514,6 @@ int main(void)
     tcase_add_test(tcase, abandoned_it_answers_closed_and_keeps_nothing);
     tcase_add_test(tcase, closed_it_takes_no_more_and_gives_what_it_has);
     tcase_add_test(tcase, who_waits_is_woken_by_every_end);
-    tcase_add_test(tcase, a_child_is_told_that_it_is_its_parents);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
 }
