@@ -234,14 +234,18 @@ static void cancel(cqlring_future *future)
         cqlring_future_release(future);
 }
 
-struct execution *cqr_execution_make(struct runtime_core *runtime, struct request_body *body, enum future_kind kind)
+void cqr_execution_init(struct execution *execution, struct runtime_core *runtime, struct request_body *body, enum future_kind kind)
 {
-    struct execution *execution = cqr_mem_zalloc(sizeof *execution);
-    if (execution == NULL)
-        return NULL;
     execution->body = body;
     cqr_future_init(&execution->future, kind, cqr_runtime_retain(runtime), dispose);
     execution->future.cancel = cancel;
+}
+
+struct execution *cqr_execution_make(struct runtime_core *runtime, struct request_body *body, enum future_kind kind)
+{
+    struct execution *execution = cqr_mem_zalloc(sizeof *execution);
+    if (execution != NULL)
+        cqr_execution_init(execution, runtime, body, kind);
     return execution;
 }
 
@@ -316,9 +320,7 @@ static void settled(struct lane *lane, struct op *op)
         cqr_failure_free(&op->failure->error);
         op->failure = NULL;
     }
-    if (session != NULL)
-        cqr_session_retain(session); /* the body, and its reference, may go with the future */
-    if (execution->finished != NULL) {
+    if (execution->finished != NULL) { /* the body, and its reference of the session, may go with the future */
         cqlring_future *future = &execution->future;
         execution->finished(lane, execution, op);
         cqr_op_give(lane, op);
@@ -327,10 +329,8 @@ static void settled(struct lane *lane, struct op *op)
         cqr_execution_complete(lane, execution, op);
         cqr_op_give(lane, op);
     }
-    if (session != NULL) { /* last: a close that waits for this may now end, and after it no callback runs */
+    if (session != NULL) /* last: a close that waits for this may now end, and after it no callback runs */
         cqr_session_op_end(lane, session);
-        cqr_session_release(session);
-    }
 }
 
 static void refuse(struct lane *lane, struct execution *execution, cqlring_status status, const char *why)
@@ -340,8 +340,6 @@ static void refuse(struct lane *lane, struct execution *execution, cqlring_statu
     op.failure = cqr_failure_make(status, "%s: %s", cqr_opcode_name(execution->body->plan.opcode), why);
     uncharge(execution);
     struct cqlring_session *session = execution->body->session;
-    if (session != NULL)
-        cqr_session_retain(session);
     if (execution->finished != NULL) {
         execution->finished(lane, execution, &op);
         if (op.failure != NULL)
@@ -350,10 +348,8 @@ static void refuse(struct lane *lane, struct execution *execution, cqlring_statu
     } else {
         cqr_execution_complete(lane, execution, &op);
     }
-    if (session != NULL) {
+    if (session != NULL)
         cqr_session_op_end(lane, session);
-        cqr_session_release(session);
-    }
 }
 
 static int64_t deadline_of(const struct execution *execution)

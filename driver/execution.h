@@ -101,6 +101,8 @@ void cqr_execution_complete(struct lane *lane, struct execution *execution, stru
 void cqr_result_keep_request(cqlring_result *result, struct request_body *body);
 void cqr_result_paged(cqlring_result *result, struct execution *execution); /* and the next page is asked for, if it shall be */
 struct execution *cqr_execution_make(struct runtime_core *runtime, struct request_body *body, enum future_kind kind);
+/* The same in zeroed memory of cqr_mem_alloc that begins with it, and that its last release frees. */
+void cqr_execution_init(struct execution *execution, struct runtime_core *runtime, struct request_body *body, enum future_kind kind);
 /* Any thread: charged to the session, made and handed over; FULL: the session's limits. Takes over the reference of body. ahead: nobody has
    asked for it yet. */
 cqlring_status cqr_execution_launch(struct cqlring_session *session, struct request_body *body, bool ahead, cqlring_future **future, cqlring_error *error);

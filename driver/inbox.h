@@ -20,17 +20,23 @@ struct inbox {
 
 #define CQR_INBOX_CLOSED ((struct inbox_item *)1)
 
-/* Any thread. False when the inbox is closed: the item stays the caller's. */
+/* Any thread. Several at once, which hang together by `next` from the newest to the oldest. False when the inbox is closed: they
+   stay the caller's. */
+static inline bool cqr_inbox_push_all(struct inbox *inbox, struct inbox_item *newest, struct inbox_item *oldest)
+{
+    struct inbox_item *before = atomic_load_explicit(&inbox->newest, memory_order_relaxed);
+    do {
+        if (before == CQR_INBOX_CLOSED)
+            return false;
+        oldest->next = before;
+        /* release: pairs with the acquire in cqr_inbox_take */
+    } while (!atomic_compare_exchange_weak_explicit(&inbox->newest, &before, newest, memory_order_release, memory_order_relaxed));
+    return true;
+}
+
 static inline bool cqr_inbox_push(struct inbox *inbox, struct inbox_item *item)
 {
-    struct inbox_item *newest = atomic_load_explicit(&inbox->newest, memory_order_relaxed);
-    do {
-        if (newest == CQR_INBOX_CLOSED)
-            return false;
-        item->next = newest;
-        /* release: pairs with the acquire in cqr_inbox_take */
-    } while (!atomic_compare_exchange_weak_explicit(&inbox->newest, &newest, item, memory_order_release, memory_order_relaxed));
-    return true;
+    return cqr_inbox_push_all(inbox, item, item);
 }
 
 static inline struct inbox_item *cqr_inbox_reverse(struct inbox_item *item)

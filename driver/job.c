@@ -75,11 +75,10 @@ static void part_end(struct lane *lane, struct job_part *part)
     part->on_node_count = 0;
     if (part->batches != NULL)
         cqr_batch_rows_end(part);
-    struct cqlring_session *session = cqr_session_retain(job->session);
+    struct cqlring_session *session = job->session; /* the part holds it until the last line */
     if (atomic_fetch_sub_explicit(&job->parts_left, 1, memory_order_acq_rel) == 1)
         cqr_job_end(job);
     cqr_session_op_end(lane, session);
-    cqr_session_release(session);
 }
 
 static void part_turn(struct lane *lane, struct job_part *part)

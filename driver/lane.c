@@ -32,17 +32,22 @@ void cqr_lane_enter(struct lane *lane)
     current = lane;
 }
 
-bool cqr_lane_post(struct lane *lane, struct lane_message *message)
+bool cqr_lane_post_all(struct lane *lane, struct lane_message *newest, struct lane_message *oldest)
 {
     if (current == lane)
-        return cqr_inbox_push(&lane->inbox, &message->item);
+        return cqr_inbox_push_all(&lane->inbox, &newest->item, &oldest->item);
     /* relaxed: the push publishes it. The message may run, and the runtime end, before the wake-up has been written */
     atomic_fetch_add_explicit(&lane->posters, 1, memory_order_relaxed);
-    bool pushed = cqr_inbox_push(&lane->inbox, &message->item);
+    bool pushed = cqr_inbox_push_all(&lane->inbox, &newest->item, &oldest->item);
     if (pushed)
         cqr_park_wake(&lane->park);
     atomic_fetch_sub_explicit(&lane->posters, 1, memory_order_release); /* pairs with the acquire in cqr_lane_fini */
     return pushed;
+}
+
+bool cqr_lane_post(struct lane *lane, struct lane_message *message)
+{
+    return cqr_lane_post_all(lane, message, message);
 }
 
 cqlring_status cqr_lane_init(struct lane *lane, struct runtime_core *runtime, uint32_t index, cqlring_error *error)

@@ -67,9 +67,9 @@ struct lane {
 
     /* submitter's */
     _Alignas(128) struct inbox inbox;
-    atomic_uint posters;             /* threads inside cqr_lane_post */
+    _Alignas(128) atomic_uint posters; /* threads inside cqr_lane_post; like the next one written with every post */
     struct park park;
-    struct wheel wheel;
+    _Alignas(128) struct wheel wheel;
     int64_t now_us;                  /* this turn's */
     int64_t sleep_until_us;          /* planned; to notice gaps */
     struct op *ops;                  /* the pool */
@@ -154,6 +154,8 @@ void cqr_lane_stop(struct lane *lane);                                     /* an
 void cqr_lane_end(struct lane *lane);                                      /* inline and caller: the last goodbyes */
 /* Any thread: run the message on the submitter. False when the lane has ended: the message stays the caller's. */
 bool cqr_lane_post(struct lane *lane, struct lane_message *message);
+/* The same with several, which run in order: from the newest to the oldest they hang together by item.next. All or none. */
+bool cqr_lane_post_all(struct lane *lane, struct lane_message *newest, struct lane_message *oldest);
 bool cqr_on_library_thread(void);     /* a thread of ours, or one inside a callback in caller mode */
 struct lane *cqr_lane_current(void);  /* the lane whose submitter's turn this thread is in; NULL */
 

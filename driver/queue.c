@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The queue: applications submit from any thread and reap on one; no library thread enters the application. Completions come
-   through a ring whose one producer is the submitter of the queue's lane and whose one consumer is the reaping thread. */
+   through a ring whose one producer is the submitter of the queue's lane and whose one consumer is the reaping thread.
+
+   Two threads work on it at once, so what each of them writes per request stands in cache lines of its own, requests are handed
+   over several at a time, and the memory of a request is given back by the reaper: it came from the application's side, and
+   malloc would lock if it were freed on ours. */
 
 #include <limits.h>
 #include <stdio.h>
@@ -20,48 +24,50 @@ static const uint64_t QUEUE_BYTES_MAX = 16 << 20;
 
 enum { QUEUE_OPEN, QUEUE_CLOSED, QUEUE_ABANDONED };
 
+/* A request of the queue. Its future is nobody's: of the two references, the completer's is dropped by the submitter, the
+   application's by the reaper. */
+struct queue_item {
+    struct execution execution;     /* first */
+    struct queue_item *next, *prev;
+    struct cqlring_queue *queue;
+};
+
 struct finished {
     cqlring_completion completion;
-    uint32_t size;                  /* what it is charged with until it is reaped */
+    struct queue_item *item;        /* its last memory; what it is charged with until it is reaped is the body's size */
 };
 
 struct cqlring_queue {
-    atomic_uint references;
+    /* read by all, seldom written */
     uint32_t fork_generation;
-    struct cqlring_session *session; /* a reference */
-    struct cqlring_queue *next, **link; /* in the session's list */
-    struct lane *lane;
     uint32_t capacity;
     uint64_t bytes_max;
-    atomic_uint state;
-    atomic_uint used;               /* accepted and not yet reaped */
-    atomic_uint under_way;          /* accepted and not yet finished */
-    _Atomic(uint64_t) bytes;
-    _Atomic(uint64_t) low_water;
-
-    /* the ring */
-    _Alignas(64) atomic_uint tail;  /* submitter */
-    _Alignas(64) atomic_uint head;  /* reaper */
-    uint32_t mask;
+    struct cqlring_session *session; /* a reference */
+    struct lane *lane;
     struct finished *ring;
-    atomic_uint signal;             /* 0: the reaper waits for `want` */
-    atomic_uint want;
+    uint32_t mask;
+    atomic_uint state;
     atomic_uint fd_armed;
     _Atomic(int) fd;                /* -1 none */
 
-    /* submitter */
+    /* who submits */
+    _Alignas(64) atomic_uint used;  /* accepted and not yet reaped */
+    _Atomic(uint64_t) bytes;
+
+    /* the reaper */
+    _Alignas(64) atomic_uint head;
+    atomic_uint signal;             /* 0: it waits for `want` */
+    atomic_uint want;
+
+    /* the submitter; who submits adds to the first two, once for several requests */
+    _Alignas(64) atomic_uint under_way; /* accepted and not yet finished */
+    atomic_uint references;
+    atomic_uint tail;
+    _Atomic(uint64_t) low_water;
     struct queue_item *first, *last; /* accepted, not finished, in order */
     uint64_t next_row;
-    struct lane_message end_message; /* abandon, close */
-    atomic_uint end_posted;
-};
 
-/* What an execution of a queue carries. */
-struct queue_item {
-    struct queue_item *next, *prev;
-    struct cqlring_queue *queue;
-    struct execution *execution;
-    struct lane_message message;
+    struct cqlring_queue *next, **link; /* in the session's list */
 };
 
 static void queue_free(struct cqlring_queue *queue)
@@ -73,8 +79,11 @@ static void queue_free(struct cqlring_queue *queue)
         queue->next->link = queue->link;
     pthread_mutex_unlock(lock);
     uint32_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
-    for (; head != atomic_load_explicit(&queue->tail, memory_order_acquire); head++)
-        cqlring_completions_release(&queue->ring[head & queue->mask].completion, 1);
+    for (; head != atomic_load_explicit(&queue->tail, memory_order_acquire); head++) {
+        struct finished *finished = &queue->ring[head & queue->mask];
+        cqlring_completions_release(&finished->completion, 1);
+        cqlring_future_release(&finished->item->execution.future);
+    }
     int fd = atomic_load_explicit(&queue->fd, memory_order_acquire);
     if (fd >= 0)
         cqr_wake_close(fd);
@@ -212,7 +221,7 @@ void cqr_queues_wake(struct cqlring_session *session)
 
 static void queue_finished(struct lane *lane, struct execution *execution, struct op *op)
 {
-    struct queue_item *item = execution->context;
+    struct queue_item *item = (struct queue_item *)(void *)execution;
     struct cqlring_queue *queue = item->queue;
     (void)lane;
     if (item->prev != NULL)
@@ -223,16 +232,17 @@ static void queue_finished(struct lane *lane, struct execution *execution, struc
         item->next->prev = item->prev;
     else
         queue->last = item->prev;
-    atomic_store_explicit(&queue->low_water, queue->first != NULL ? queue->first->execution->row : queue->next_row, memory_order_relaxed);
+    atomic_store_explicit(&queue->low_water, queue->first != NULL ? queue->first->execution.row : queue->next_row, memory_order_relaxed);
     if (is_abandoned(queue)) {
         uncharge(queue, execution->body->size);
+        cqlring_future_release(&execution->future);
     } else {
         uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
         struct finished *finished = &queue->ring[tail & queue->mask];
         cqr_completion_fill(&finished->completion, op);
         finished->completion.row = execution->row;
         finished->completion.tag = execution->body->tag;
-        finished->size = execution->body->size;
+        finished->item = item;
         if (op->result != NULL && op->result->paging_state.data != NULL)
             cqr_result_paged(op->result, execution);
         op->result = NULL;
@@ -246,62 +256,88 @@ static void queue_finished(struct lane *lane, struct execution *execution, struc
         reaper_wake(queue);
         fd_wake(queue);
     }
-    cqr_mem_free(item);
     cqlring_queue_release(queue);
 }
 
 /* In order of arrival at the submitter: that is the queue's order of acceptance. */
 static void item_run(struct lane *lane, struct lane_message *message)
 {
-    struct queue_item *item = (struct queue_item *)(void *)((char *)message - offsetof(struct queue_item, message));
+    struct queue_item *item = (struct queue_item *)(void *)message;
     struct cqlring_queue *queue = item->queue;
-    item->execution->row = queue->next_row++;
+    item->execution.row = queue->next_row++;
     item->prev = queue->last;
     if (queue->last != NULL)
         queue->last->next = item;
     else
         queue->first = item;
     queue->last = item;
-    cqr_session_op_begin(lane, item->execution->body->session);
+    cqr_session_op_begin(lane, queue->session);
     if (is_abandoned(queue))
-        item->execution->cancelled = true;
-    cqr_execution_start(lane, item->execution);
+        item->execution.cancelled = true;
+    cqr_execution_start(lane, &item->execution);
 }
 
+/* Requests on their way to the submitter, in the order in which they were accepted. */
+enum { TOGETHER_MAX = 32 };
+struct together {
+    struct queue_item *newest, *oldest;
+    uint32_t count;
+    int64_t accepted_us;            /* of all of them */
+};
+
 /* Charged already; takes the body. */
-static cqlring_status item_post(struct cqlring_queue *queue, struct request_body *body, const char *call, cqlring_error *error)
+static cqlring_status item_make(struct cqlring_queue *queue, struct request_body *body, struct together *together, const char *call, cqlring_error *error)
 {
     uint32_t size = body->size;
     struct queue_item *item = cqr_mem_zalloc(sizeof *item);
-    struct execution *execution = item == NULL ? NULL : cqr_execution_make(queue->session->cluster->runtime, body, FUTURE_EXECUTE);
-    if (execution == NULL) {
-        cqr_mem_free(item);
+    if (item == NULL) {
         cqr_body_release(body);
         uncharge(queue, size);
         return cqr_error(error, CQLRING_NO_MEMORY, "%s: out of memory", call);
     }
+    struct execution *execution = &item->execution;
+    cqr_execution_init(execution, queue->session->cluster->runtime, body, FUTURE_EXECUTE);
+    if (together->count++ == 0) {
+        together->oldest = item;
+        together->accepted_us = queue->lane->net->call->now_us(queue->lane->net);
+    } else {
+        execution->message.item.next = &together->newest->execution.message.item;
+    }
+    together->newest = item;
     item->queue = queue;
-    item->execution = execution;
-    item->message.run = item_run;
+    execution->message.run = item_run;
     execution->finished = queue_finished;
-    execution->context = item;
     execution->lane = queue->lane;
-    execution->accepted_us = queue->lane->net->call->now_us(queue->lane->net);
-    cqlring_future_release(&execution->future); /* the completer's reference is enough */
-    atomic_fetch_add_explicit(&queue->references, 1, memory_order_relaxed);
-    /* seq_cst, as the close's store: either it is seen here, or a reaper that has seen it sees this one under way too */
-    atomic_fetch_add_explicit(&queue->under_way, 1, memory_order_seq_cst);
-    if (!is_closed(queue) && cqr_lane_post(queue->lane, &item->message))
+    execution->accepted_us = together->accepted_us;
+    return CQLRING_OK;
+}
+
+/* All or none; together is empty afterwards. */
+static cqlring_status items_post(struct cqlring_queue *queue, struct together *together, const char *call, cqlring_error *error)
+{
+    uint32_t count = together->count;
+    if (count == 0)
         return CQLRING_OK;
-    atomic_fetch_sub_explicit(&queue->under_way, 1, memory_order_seq_cst);
+    struct queue_item *newest = together->newest, *oldest = together->oldest;
+    *together = (struct together){.count = 0};
+    atomic_fetch_add_explicit(&queue->references, count, memory_order_relaxed);
+    /* seq_cst, as the close's store: either it is seen here, or a reaper that has seen it sees these under way too */
+    atomic_fetch_add_explicit(&queue->under_way, count, memory_order_seq_cst);
+    if (!is_closed(queue) && cqr_lane_post_all(queue->lane, &newest->execution.message, &oldest->execution.message))
+        return CQLRING_OK;
+    atomic_fetch_sub_explicit(&queue->under_way, count, memory_order_seq_cst);
     if (is_over(queue)) {
         reaper_wake(queue);
         fd_wake(queue);
     }
-    uncharge(queue, size);
-    cqlring_future_release(&execution->future);
-    cqr_mem_free(item);
-    cqlring_queue_release(queue);
+    oldest->execution.message.item.next = NULL; /* what the inbox held before it was closed may stand there */
+    for (struct inbox_item *item = &newest->execution.message.item, *older; item != NULL; item = older) {
+        struct execution *execution = (struct execution *)(void *)item;
+        older = item->next;
+        uncharge(queue, execution->body->size);
+        cqr_execution_abandon(execution);
+        cqlring_queue_release(queue);
+    }
     return cqr_error(error, CQLRING_CLOSED, "%s: the queue or its session is closed", call);
 }
 
@@ -319,33 +355,47 @@ static cqlring_status submit_check(struct cqlring_queue *queue, const cqlring_re
     return CQLRING_OK;
 }
 
+static cqlring_status one_submit(struct cqlring_queue *queue, const cqlring_request *given, struct together *together, bool *full, cqlring_error *error)
+{
+    cqlring_status status = submit_check(queue, given, "cqlring_queue_submit", error);
+    if (status != CQLRING_OK)
+        return status;
+    *full = cqlring_queue_room(queue) == 0;
+    if (*full)
+        return CQLRING_OK;
+    cqlring_request request = *given;
+    request.session = queue->session;
+    struct request_body *body = NULL;
+    status = cqr_body_make(&request, &body, error);
+    if (status != CQLRING_OK)
+        return status;
+    *full = !charge(queue, body->size);
+    if (*full) {
+        cqr_body_release(body);
+        return CQLRING_OK;
+    }
+    return item_make(queue, body, together, "cqlring_queue_submit", error);
+}
+
 cqlring_status cqlring_queue_submit(cqlring_queue *queue, const cqlring_request *requests, uint32_t count, uint32_t *accepted, cqlring_error *error)
 {
     if (queue == NULL || accepted == NULL || (count > 0 && requests == NULL))
         return cqr_error(error, CQLRING_INVALID, "cqlring_queue_submit: queue, requests and accepted must be given");
     *accepted = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        cqlring_status status = submit_check(queue, &requests[i], "cqlring_queue_submit", error);
-        if (status != CQLRING_OK)
-            return status;
-        if (cqlring_queue_room(queue) == 0)
-            return CQLRING_OK;
-        cqlring_request request = requests[i];
-        request.session = queue->session;
-        struct request_body *body = NULL;
-        status = cqr_body_make(&request, &body, error);
-        if (status != CQLRING_OK)
-            return status;
-        if (!charge(queue, body->size)) {
-            cqr_body_release(body);
-            return CQLRING_OK;
-        }
-        status = item_post(queue, body, "cqlring_queue_submit", error);
-        if (status != CQLRING_OK)
-            return status;
-        ++*accepted;
+    cqlring_status status = CQLRING_OK;
+    bool full = false;
+    for (uint32_t i = 0; i < count && !full && status == CQLRING_OK;) {
+        struct together together = {.count = 0};
+        while (i < count && together.count < TOGETHER_MAX && !full && status == CQLRING_OK)
+            status = one_submit(queue, &requests[i++], &together, &full, error);
+        uint32_t made = together.count;
+        cqlring_status posted = items_post(queue, &together, "cqlring_queue_submit", status == CQLRING_OK ? error : NULL);
+        if (posted == CQLRING_OK)
+            *accepted += made;
+        else if (status == CQLRING_OK)
+            status = posted;
     }
-    return CQLRING_OK;
+    return status;
 }
 
 /* Becomes the memory of the request's values, so that they are encoded in the application and copied once, into a send block. */
@@ -406,7 +456,9 @@ cqlring_status cqlring_queue_commit(cqlring_queue *queue, uint8_t *at, const cql
     }
     /* text, payload and the like come on top of what was reserved; what was not used of it is given back */
     atomic_fetch_add_explicit(&queue->bytes, (uint64_t)body->size - reserved, memory_order_relaxed);
-    return item_post(queue, body, "cqlring_queue_commit", error);
+    struct together together = {.count = 0};
+    status = item_make(queue, body, &together, "cqlring_queue_commit", error);
+    return status == CQLRING_OK ? items_post(queue, &together, "cqlring_queue_commit", error) : status;
 }
 
 /* ---- reap ---- */
@@ -421,7 +473,8 @@ static uint32_t take(struct cqlring_queue *queue, cqlring_completion *completion
     for (uint32_t i = 0; i < count; i++) {
         const struct finished *finished = &queue->ring[(head + i) & queue->mask];
         completions[i] = finished->completion;
-        bytes += finished->size;
+        bytes += finished->item->execution.body->size;
+        cqlring_future_release(&finished->item->execution.future);
     }
     atomic_store_explicit(&queue->head, head + count, memory_order_seq_cst);
     atomic_fetch_sub_explicit(&queue->bytes, bytes, memory_order_relaxed);
@@ -532,13 +585,14 @@ static uint32_t items_cancel(struct lane *lane, struct cqlring_queue *queue, uin
     uint32_t found = 0;
     for (struct queue_item *item = queue->first, *next; item != NULL; item = next) {
         next = item->next;
-        if (!all && item->execution->body->tag != tag)
+        struct execution *execution = &item->execution;
+        if (!all && execution->body->tag != tag)
             continue;
         found++;
-        if (item->execution->op != NULL)
-            cqr_op_abort(lane, item->execution->op, CQLRING_CANCELLED, "cancelled by the application");
+        if (execution->op != NULL)
+            cqr_op_abort(lane, execution->op, CQLRING_CANCELLED, "cancelled by the application");
         else
-            item->execution->cancelled = true;
+            execution->cancelled = true;
     }
     lane->exec_due_us = 0;
     return found;

@@ -64,7 +64,8 @@ void cqlring_session_release(cqlring_session *session)
 
 void cqr_session_op_begin(struct lane *lane, struct cqlring_session *session)
 {
-    session->lanes[lane->index].open_ops++;
+    if (session->lanes[lane->index].open_ops++ == 0)
+        cqr_session_retain(session);
 }
 
 bool cqr_session_takes(struct lane *lane, const struct cqlring_session *session)
@@ -109,7 +110,7 @@ static void closing_end(struct closing *closing)
             session->next->link = session->link;
         session->link = NULL;
     }
-    atomic_store_explicit(&session->state, HANDLE_CLOSED, memory_order_seq_cst); /* seq_cst: see item_post in queue.c */
+    atomic_store_explicit(&session->state, HANDLE_CLOSED, memory_order_seq_cst); /* seq_cst: see items_post in queue.c */
     cqr_queues_wake(session);
     pthread_mutex_unlock(&cluster->lock);
     void (*done)(void *) = closing->done;
@@ -158,8 +159,11 @@ static void lane_closed(struct lane *lane, struct cqlring_session *session)
 void cqr_session_op_end(struct lane *lane, struct cqlring_session *session)
 {
     struct session_lane *part = &session->lanes[lane->index];
-    if (--part->open_ops == 0 && part->closing)
+    if (--part->open_ops > 0)
+        return;
+    if (part->closing)
         lane_closed(lane, session);
+    cqr_session_release(session);
 }
 
 /* The drain is over: everything that is still under way is settled as CLOSED. */
@@ -434,7 +438,7 @@ static cqlring_status session_open(cqlring_cluster *cluster, const cqlring_sessi
     if (atomic_load_explicit(&cluster->state, memory_order_acquire) != HANDLE_OPEN)
         return cqr_error(error, CQLRING_CLOSED, "%s: the cluster is closed", call);
     uint32_t lane_count = cluster->runtime->lane_count;
-    struct cqlring_session *session = cqr_mem_zalloc(sizeof *session);
+    struct cqlring_session *session = cqr_mem_aligned(64, sizeof *session);
     struct session_open *open = cqr_mem_zalloc(sizeof *open + lane_count * sizeof open->lanes[0]);
     struct session_lane *lanes = cqr_mem_array(lane_count, sizeof *lanes);
     struct closing *spare = closing_make(cluster->runtime);

@@ -154,8 +154,6 @@ struct pool {
 };
 
 struct cqlring_session {
-    atomic_uint references;
-    atomic_uint given;                  /* of them, the application's */
     uint32_t fork_generation;
     struct cqlring_cluster *cluster;    /* a reference */
     struct cqlring_session *next, **link;
@@ -169,16 +167,20 @@ struct cqlring_session {
     cqlring_log_level log_level;
     void (*log)(const cqlring_log_event *event, void *context); /* NULL: the runtime's */
     void *log_context;
-    atomic_uint requests;               /* single executions under way */
-    _Atomic(uint64_t) bytes;
     atomic_uint room_waiters;           /* room.h, as the next four */
     atomic_bool room_posted;
     struct lane_message room_message;
     struct room_wait *room_head, **room_tail; /* lane 0's submitter */
-    atomic_uint next_lane;
     _Atomic(struct closing *) spare;    /* so that it can be closed when memory is out */
     struct session_lane *lanes;         /* by lane; each touched by its submitter only */
     struct cqlring_queue *queues;       /* those on it, under the cluster's lock: their reapers are woken at the close */
+
+    /* What every single request writes, away from what it only reads. */
+    _Alignas(64) atomic_uint references;
+    atomic_uint given;                  /* of them, the application's */
+    atomic_uint next_lane;
+    _Alignas(64) atomic_uint requests;  /* single executions under way */
+    _Atomic(uint64_t) bytes;
 };
 
 struct session_lane {

@@ -7,10 +7,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Statistics only: nobody draws a conclusion about other memory from them, so relaxed is enough
-   everywhere. */
-static atomic_uint_fast64_t allocation_count;
-static atomic_int_fast64_t live_count;
+/* Statistics only: nobody draws a conclusion about other memory from them, so relaxed is enough everywhere. Threads count in
+   lines of their own as far as there are any: one for all would go from processor to processor with every allocation. */
+enum { COUNTS = 32 };
+struct counts {
+    _Alignas(64) atomic_uint_fast64_t made;
+    atomic_uint_fast64_t grown; /* of those made, moved to new memory */
+    atomic_uint_fast64_t freed;
+};
+static struct counts counts[COUNTS];
+static atomic_uint counting_threads;
+static _Thread_local struct counts *own_counts;
+
+static struct counts *counts_here(void)
+{
+    if (__builtin_expect(own_counts == NULL, 0))
+        own_counts = &counts[atomic_fetch_add_explicit(&counting_threads, 1, memory_order_relaxed) % COUNTS];
+    return own_counts;
+}
 
 /* The fault counter in one word, so that count and stickiness cannot part: (allocations to go << 1)
    | sticky; 0 is off. */
@@ -38,10 +52,8 @@ static bool must_fail(void)
 
 static void *counted(void *memory)
 {
-    if (memory != NULL) {
-        atomic_fetch_add_explicit(&allocation_count, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&live_count, 1, memory_order_relaxed);
-    }
+    if (memory != NULL)
+        atomic_fetch_add_explicit(&counts_here()->made, 1, memory_order_relaxed);
     return memory;
 }
 
@@ -103,7 +115,7 @@ void *cqr_mem_realloc(void *memory, size_t size)
     size = size > 0 ? size : 1;
     void *moved = source.reallocate != NULL ? source.reallocate(memory, size, source.context) : realloc(memory, size);
     if (moved != NULL)
-        atomic_fetch_add_explicit(&allocation_count, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&counts_here()->grown, 1, memory_order_relaxed);
     return moved;
 }
 
@@ -133,7 +145,7 @@ void cqr_mem_free(void *memory)
 {
     if (memory == NULL)
         return;
-    atomic_fetch_sub_explicit(&live_count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counts_here()->freed, 1, memory_order_relaxed);
     if (source.release != NULL)
         source.release(memory, source.context);
     else
@@ -155,12 +167,20 @@ char *cqr_mem_text(const void *text, size_t size)
 
 uint64_t cqr_mem_allocation_count(void)
 {
-    return atomic_load_explicit(&allocation_count, memory_order_relaxed);
+    uint64_t count = 0;
+    for (int i = 0; i < COUNTS; i++)
+        count += atomic_load_explicit(&counts[i].made, memory_order_relaxed) + atomic_load_explicit(&counts[i].grown, memory_order_relaxed);
+    return count;
 }
 
 int64_t cqr_mem_live_count(void)
 {
-    return atomic_load_explicit(&live_count, memory_order_relaxed);
+    int64_t count = 0;
+    for (int i = 0; i < COUNTS; i++) /* freed first: what is freed meanwhile was made before */
+        count -= (int64_t)atomic_load_explicit(&counts[i].freed, memory_order_relaxed);
+    for (int i = 0; i < COUNTS; i++)
+        count += (int64_t)atomic_load_explicit(&counts[i].made, memory_order_relaxed);
+    return count;
 }
 
 void cqr_mem_fail_at(uint64_t n, int sticky)

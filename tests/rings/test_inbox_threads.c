@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many producers, one consumer, items that go round: pushed, taken, given back to their producer, pushed again, so that
-   the same addresses come again and again (ABA). Every item arrives once, in its producer's order. */
+   the same addresses come again and again (ABA). Half of the producers push several together. Every item arrives once,
+   in its producer's order. */
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
@@ -25,18 +26,24 @@ static atomic_bool stop;
 
 static void *produce(void *context)
 {
-    uint32_t me = *(uint32_t *)context;
+    uint32_t me = *(uint32_t *)context, together = me % 2 == 0 ? 1 : 3;
     uint64_t next = 0;
     while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
-        struct item *item = &items[me][next % ITEMS];
-        if (!atomic_load_explicit(&item->mine, memory_order_acquire)) {
-            (void)sched_yield();
+        if (!atomic_load_explicit(&items[me][(next + together - 1) % ITEMS].mine, memory_order_acquire)) {
+            (void)sched_yield(); /* they come back in order: the last one is there, so all are */
             continue;
         }
-        atomic_store_explicit(&item->mine, false, memory_order_relaxed);
-        item->producer = me;
-        item->number = next++;
-        cqr_inbox_push(&inbox, &item->link);
+        struct item *item = NULL, *oldest = &items[me][next % ITEMS];
+        for (uint32_t i = 0; i < together; ++i) {
+            struct item *before = item;
+            item = &items[me][next % ITEMS];
+            ck_assert(atomic_load_explicit(&item->mine, memory_order_acquire));
+            atomic_store_explicit(&item->mine, false, memory_order_relaxed);
+            item->producer = me;
+            item->number = next++;
+            item->link.next = before != NULL ? &before->link : NULL;
+        }
+        cqr_inbox_push_all(&inbox, &item->link, &oldest->link);
     }
     pushed[me] = next;
     return NULL;

@@ -27,11 +27,32 @@ START_TEST(items_come_out_oldest_first_and_all_at_once)
 }
 END_TEST
 
+START_TEST(several_pushed_together_stay_in_order_among_others)
+{
+    static struct inbox inbox;
+    struct inbox_item items[6];
+    cqr_inbox_push(&inbox, &items[0]);
+    for (int i = 4; i > 1; --i)
+        items[i].next = &items[i - 1];
+    ck_assert(cqr_inbox_push_all(&inbox, &items[4], &items[1]));
+    cqr_inbox_push(&inbox, &items[5]);
+    struct inbox_item *item = cqr_inbox_close(&inbox);
+    for (int i = 0; i < 6; ++i, item = item->next)
+        ck_assert_ptr_eq(item, &items[i]);
+    ck_assert_ptr_null(item);
+    items[1].next = &items[0];
+    ck_assert(!cqr_inbox_push_all(&inbox, &items[1], &items[0]));
+    ck_assert(!cqr_inbox_push(&inbox, &items[2]));
+    ck_assert_ptr_eq(items[1].next, &items[0]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("inbox");
     TCase *tcase = tcase_create("inbox");
     tcase_add_test(tcase, items_come_out_oldest_first_and_all_at_once);
+    tcase_add_test(tcase, several_pushed_together_stay_in_order_among_others);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
