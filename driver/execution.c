@@ -204,10 +204,11 @@ static void dispose(cqlring_future *future)
         cqlring_prepared_release(execution->context);
     }
     cqr_failure_free(future->error);
-    struct runtime_core *runtime = future->runtime;
+    struct runtime_core *runtime = execution->body->session == NULL ? future->runtime : NULL;
     cqr_body_release(execution->body);
     cqr_mem_free(execution);
-    cqr_runtime_release(runtime);
+    if (runtime != NULL)
+        cqr_runtime_release(runtime);
 }
 
 static void cancel_run(struct lane *lane, struct lane_message *message)
@@ -237,7 +238,9 @@ static void cancel(cqlring_future *future)
 void cqr_execution_init(struct execution *execution, struct runtime_core *runtime, struct request_body *body, enum future_kind kind)
 {
     execution->body = body;
-    cqr_future_init(&execution->future, kind, cqr_runtime_retain(runtime), dispose);
+    if (body->session == NULL) /* else its session holds the runtime */
+        cqr_runtime_retain(runtime);
+    cqr_future_init(&execution->future, kind, runtime, dispose);
     execution->future.cancel = cancel;
 }
 

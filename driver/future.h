@@ -31,7 +31,7 @@ struct cqlring_future {
     uint8_t kind;
     cqlring_status status;             /* valid once done */
     const cqlring_error *error;        /* valid once done; NULL when OK. A `struct failure` (failure.h) owned by this future */
-    struct runtime_core *runtime;      /* a reference, the owner's to give back; whose turns a wait runs in caller mode */
+    struct runtime_core *runtime;      /* held by the owner; whose turns a wait runs in caller mode */
     void (*call)(cqlring_future *future, void *context);
     void *context;
     void (*cancel)(cqlring_future *future);  /* NULL: cannot be cancelled */
@@ -41,7 +41,7 @@ struct cqlring_future {
     void *value;                       /* the handle of the control plane's kinds: holds a reference */
 };
 
-/* One reference for the caller of the public function, one for the completer. Takes over the given reference of runtime. */
+/* One reference for the caller of the public function, one for the completer. runtime: held as long as the future lives, by its owner. */
 void cqr_future_init(cqlring_future *future, enum future_kind kind, struct runtime_core *runtime, void (*dispose)(cqlring_future *));
 /* Completes and drops the completer's reference. status, error, completion and value are written before. Runs on_ready. */
 void cqr_future_complete(cqlring_future *future);

@@ -405,7 +405,7 @@ static void prepare_finished(struct lane *lane, struct execution *execution, str
 
 static struct cqlring_prepared *statement_make(struct cqlring_cluster *cluster, const char *keyspace, cqlring_bytes cql, uint64_t hash, bool request_keyspace)
 {
-    struct cqlring_prepared *prepared = cqr_mem_zalloc(sizeof *prepared);
+    struct cqlring_prepared *prepared = cqr_mem_aligned(64, sizeof *prepared);
     if (prepared == NULL)
         return NULL;
     prepared->keyspace = cqr_mem_text(keyspace, strlen(keyspace));

@@ -42,7 +42,6 @@ struct statement_version {
 };
 
 struct cqlring_prepared {
-    atomic_uint references;
     uint32_t fork_generation;
     struct cqlring_cluster *cluster;  /* a reference, while the statement is ready */
     struct cqlring_prepared *next, **link; /* in the cache's bucket; under the cluster's lock */
@@ -55,6 +54,7 @@ struct cqlring_prepared {
     struct prepare_waiter *waiters;
     _Atomic(struct statement_version *) versions; /* the newest made; only ever grows */
     _Atomic(struct statement_version *) current;
+    _Alignas(64) atomic_uint references; /* every request writes it, and reads the rest */
 };
 
 enum { PREPARED_BUCKETS = 256 };

@@ -168,7 +168,7 @@ cqlring_status cqr_runtime_create_on(const cqlring_runtime_options *options, str
         return status;
     if (cqr_fork_watch() != CQLRING_OK)
         return cqr_error(error, CQLRING_NO_MEMORY, "cqlring_runtime_create: no fork handler can be installed");
-    struct runtime_core *core = cqr_mem_zalloc(sizeof *core);
+    struct runtime_core *core = cqr_mem_aligned(64, sizeof *core);
     uint32_t lane_count = options->lanes != 0 ? options->lanes : 1;
     struct lane *lanes = cqr_mem_aligned(128, lane_count * sizeof *lanes);
     if (core == NULL || lanes == NULL) {

@@ -16,7 +16,6 @@
 struct cqlring_cluster;
 
 struct runtime_core {
-    atomic_uint references;
     uint32_t fork_generation;
     cqlring_threads threads;
     uint32_t lane_count;
@@ -42,6 +41,7 @@ struct runtime_core {
     atomic_bool watched;                    /* cqlring_runtime_fd was called: kept readable while there is something to do */
 
     struct lane *lanes;
+    _Alignas(64) atomic_uint references;    /* written while everything else is only read */
 };
 
 static inline struct runtime_core *cqr_runtime_core(const cqlring_runtime *runtime)
