@@ -1,74 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The queue: applications submit from any thread and reap on one; no library thread enters the application. Completions come
-   through a ring whose one producer is the submitter of the queue's lane and whose one consumer is the reaping thread.
+/* The queue: applications submit from any thread and reap on one (queue_reap.c); no library thread enters the application. Here
+   are its beginning and end, submitting, and the submitter's part. */
 
-   Two threads work on it at once, so what each of them writes per request stands in cache lines of its own, requests are handed
-   over several at a time, and the memory of a request is given back by the reaper: it came from the application's side, and
-   malloc would lock if it were freed on ours. */
+#include "driver/queue.h"
 
-#include <limits.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "driver/execution.h"
 #include "driver/fork.h"
 #include "driver/prepared.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
-#include "driver/session.h"
 #include "driver/wake.h"
 
 enum { CAPACITY = 1024, CAPACITY_MAX = 32768 };
 static const uint64_t QUEUE_BYTES_MAX = 16 << 20;
-
-enum { QUEUE_OPEN, QUEUE_CLOSED, QUEUE_ABANDONED };
-
-/* A request of the queue. Its future is nobody's: of the two references, the completer's is dropped by the submitter, the
-   application's by the reaper. */
-struct queue_item {
-    struct execution execution;     /* first */
-    struct queue_item *next, *prev;
-    struct cqlring_queue *queue;
-};
-
-struct finished {
-    cqlring_completion completion;
-    struct queue_item *item;        /* its last memory; what it is charged with until it is reaped is the body's size */
-};
-
-struct cqlring_queue {
-    /* read by all, seldom written */
-    uint32_t fork_generation;
-    uint32_t capacity;
-    uint64_t bytes_max;
-    struct cqlring_session *session; /* a reference */
-    struct lane *lane;
-    struct finished *ring;
-    uint32_t mask;
-    atomic_uint state;
-    atomic_uint fd_armed;
-    _Atomic(int) fd;                /* -1 none */
-
-    /* who submits */
-    _Alignas(64) atomic_uint used;  /* accepted and not yet reaped */
-    _Atomic(uint64_t) bytes;
-
-    /* the reaper */
-    _Alignas(64) atomic_uint head;
-    atomic_uint signal;             /* 0: it waits for `want` */
-    atomic_uint want;
-
-    /* the submitter; who submits adds to the first two, once for several requests */
-    _Alignas(64) atomic_uint under_way; /* accepted and not yet finished */
-    atomic_uint references;
-    atomic_uint tail;
-    _Atomic(uint64_t) low_water;
-    struct queue_item *first, *last; /* accepted, not finished, in order */
-    uint64_t next_row;
-
-    struct cqlring_queue *next, **link; /* in the session's list */
-};
 
 static void queue_free(struct cqlring_queue *queue)
 {
@@ -174,48 +118,11 @@ static bool charge(struct cqlring_queue *queue, uint32_t size)
     return false;
 }
 
-static uint32_t available(struct cqlring_queue *queue)
-{
-    return atomic_load_explicit(&queue->tail, memory_order_seq_cst) - atomic_load_explicit(&queue->head, memory_order_seq_cst);
-}
-
-static void reaper_wake(struct cqlring_queue *queue)
-{
-    if (atomic_load_explicit(&queue->signal, memory_order_seq_cst) == 0 && atomic_exchange_explicit(&queue->signal, 1, memory_order_seq_cst) == 0) {
-        cqr_futex_wake(&queue->signal, 1);
-        cqr_count(&queue->lane->stats.wakes_waiter, 1);
-    }
-}
-
-static void fd_wake(struct cqlring_queue *queue)
-{
-    if (atomic_load_explicit(&queue->fd_armed, memory_order_seq_cst) != 0 && atomic_exchange_explicit(&queue->fd_armed, 0, memory_order_seq_cst) != 0)
-        cqr_wake_signal(atomic_load_explicit(&queue->fd, memory_order_acquire));
-}
-
-static bool is_abandoned(struct cqlring_queue *queue)
-{
-    return atomic_load_explicit(&queue->state, memory_order_acquire) == QUEUE_ABANDONED;
-}
-
-/* Closed itself, or with its session. */
-static bool is_closed(struct cqlring_queue *queue)
-{
-    return atomic_load_explicit(&queue->state, memory_order_seq_cst) != QUEUE_OPEN ||
-           atomic_load_explicit(&queue->session->state, memory_order_seq_cst) == HANDLE_CLOSED;
-}
-
-static bool is_over(struct cqlring_queue *queue)
-{
-    return atomic_load_explicit(&queue->state, memory_order_seq_cst) == QUEUE_ABANDONED ||
-           (is_closed(queue) && atomic_load_explicit(&queue->under_way, memory_order_seq_cst) == 0);
-}
-
 void cqr_queues_wake(struct cqlring_session *session)
 {
     for (struct cqlring_queue *queue = session->queues; queue != NULL; queue = queue->next) {
-        reaper_wake(queue);
-        fd_wake(queue);
+        cqr_queue_reaper_wake(queue);
+        cqr_queue_fd_wake(queue);
     }
 }
 
@@ -233,7 +140,7 @@ static void queue_finished(struct lane *lane, struct execution *execution, struc
     else
         queue->last = item->prev;
     atomic_store_explicit(&queue->low_water, queue->first != NULL ? queue->first->execution.row : queue->next_row, memory_order_relaxed);
-    if (is_abandoned(queue)) {
+    if (queue_is_abandoned(queue)) {
         uncharge(queue, execution->body->size);
         cqlring_future_release(&execution->future);
     } else {
@@ -248,13 +155,13 @@ static void queue_finished(struct lane *lane, struct execution *execution, struc
         op->result = NULL;
         op->failure = NULL;
         atomic_store_explicit(&queue->tail, tail + 1, memory_order_seq_cst);
-        if (available(queue) >= atomic_load_explicit(&queue->want, memory_order_seq_cst))
-            reaper_wake(queue);
-        fd_wake(queue);
+        if (queue_available(queue) >= atomic_load_explicit(&queue->want, memory_order_seq_cst))
+            cqr_queue_reaper_wake(queue);
+        cqr_queue_fd_wake(queue);
     }
-    if (atomic_fetch_sub_explicit(&queue->under_way, 1, memory_order_seq_cst) == 1 && is_closed(queue)) {
-        reaper_wake(queue);
-        fd_wake(queue);
+    if (atomic_fetch_sub_explicit(&queue->under_way, 1, memory_order_seq_cst) == 1 && queue_is_closed(queue)) {
+        cqr_queue_reaper_wake(queue);
+        cqr_queue_fd_wake(queue);
     }
     cqlring_queue_release(queue);
 }
@@ -272,7 +179,7 @@ static void item_run(struct lane *lane, struct lane_message *message)
         queue->first = item;
     queue->last = item;
     cqr_session_op_begin(lane, queue->session);
-    if (is_abandoned(queue))
+    if (queue_is_abandoned(queue))
         item->execution.cancelled = true;
     cqr_execution_start(lane, &item->execution);
 }
@@ -323,12 +230,12 @@ static cqlring_status items_post(struct cqlring_queue *queue, struct together *t
     atomic_fetch_add_explicit(&queue->references, count, memory_order_relaxed);
     /* seq_cst, as the close's store: either it is seen here, or a reaper that has seen it sees these under way too */
     atomic_fetch_add_explicit(&queue->under_way, count, memory_order_seq_cst);
-    if (!is_closed(queue) && cqr_lane_post_all(queue->lane, &newest->execution.message, &oldest->execution.message))
+    if (!queue_is_closed(queue) && cqr_lane_post_all(queue->lane, &newest->execution.message, &oldest->execution.message))
         return CQLRING_OK;
     atomic_fetch_sub_explicit(&queue->under_way, count, memory_order_seq_cst);
-    if (is_over(queue)) {
-        reaper_wake(queue);
-        fd_wake(queue);
+    if (queue_is_over(queue)) {
+        cqr_queue_reaper_wake(queue);
+        cqr_queue_fd_wake(queue);
     }
     oldest->execution.message.item.next = NULL; /* what the inbox held before it was closed may stand there */
     for (struct inbox_item *item = &newest->execution.message.item, *older; item != NULL; item = older) {
@@ -461,198 +368,3 @@ cqlring_status cqlring_queue_commit(cqlring_queue *queue, uint8_t *at, const cql
     return status == CQLRING_OK ? items_post(queue, &together, "cqlring_queue_commit", error) : status;
 }
 
-/* ---- reap ---- */
-
-static uint32_t take(struct cqlring_queue *queue, cqlring_completion *completions, uint32_t capacity)
-{
-    uint32_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
-    uint32_t count = atomic_load_explicit(&queue->tail, memory_order_acquire) - head;
-    if (count > capacity)
-        count = capacity;
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct finished *finished = &queue->ring[(head + i) & queue->mask];
-        completions[i] = finished->completion;
-        bytes += finished->item->execution.body->size;
-        cqlring_future_release(&finished->item->execution.future);
-    }
-    atomic_store_explicit(&queue->head, head + count, memory_order_seq_cst);
-    atomic_fetch_sub_explicit(&queue->bytes, bytes, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&queue->used, count, memory_order_release);
-    return count;
-}
-
-/* Abandoned: what is there belongs to nobody. On the reaping thread, as take. */
-static uint32_t drop(struct cqlring_queue *queue, cqlring_status *status)
-{
-    cqlring_completion completions[16];
-    uint32_t count;
-    while ((count = take(queue, completions, 16)) > 0)
-        cqlring_completions_release(completions, count);
-    *status = CQLRING_CLOSED;
-    return 0;
-}
-
-uint32_t cqlring_queue_reap(cqlring_queue *queue, cqlring_completion *completions, uint32_t capacity, uint32_t want, int64_t timeout_us, cqlring_status *status)
-{
-    cqlring_status ignored;
-    if (status == NULL)
-        status = &ignored;
-    *status = CQLRING_INVALID;
-    if (queue == NULL || completions == NULL || capacity == 0 || timeout_us < -1 || (timeout_us != 0 && cqr_on_library_thread()))
-        return 0;
-    *status = CQLRING_FORKED;
-    if (queue->fork_generation != cqr_fork_generation())
-        return 0;
-    want = want > capacity ? capacity : want == 0 ? 1 : want;
-    if (want > queue->capacity)
-        want = queue->capacity;
-    *status = CQLRING_OK;
-    struct runtime_core *runtime = queue->session->cluster->runtime;
-    int64_t deadline = timeout_us == 0 ? 0 : cqr_deadline_us(cqr_runtime_now_us(runtime), timeout_us);
-    atomic_store_explicit(&queue->want, want, memory_order_seq_cst);
-    while (available(queue) < want && !is_over(queue)) {
-        if (timeout_us == 0 || (deadline != INT64_MAX && cqr_runtime_now_us(runtime) >= deadline)) {
-            *status = CQLRING_TIMEOUT;
-            break;
-        }
-        atomic_store_explicit(&queue->signal, 0, memory_order_seq_cst);
-        if (available(queue) >= want || is_over(queue)) {
-            atomic_store_explicit(&queue->signal, 1, memory_order_seq_cst);
-            continue;
-        }
-        if (runtime->threads == CQLRING_THREADS_CALLER)
-            cqr_runtime_turn_until(runtime, &queue->signal, 1, deadline);
-        else
-            cqr_futex_wait(&queue->signal, 0, deadline);
-        atomic_store_explicit(&queue->signal, 1, memory_order_seq_cst);
-    }
-    if (is_abandoned(queue))
-        return drop(queue, status);
-    uint32_t count = take(queue, completions, capacity);
-    if (is_over(queue) && available(queue) == 0 && count < want)
-        *status = CQLRING_CLOSED;
-    else if (count >= want)
-        *status = CQLRING_OK;
-    int fd = atomic_load_explicit(&queue->fd, memory_order_acquire);
-    if (fd >= 0 && count < capacity && !is_over(queue)) {
-        cqr_wake_clear(fd);
-        atomic_store_explicit(&queue->fd_armed, 1, memory_order_seq_cst);
-        if (available(queue) > 0 || is_over(queue))
-            fd_wake(queue);
-    }
-    return count;
-}
-
-int cqlring_queue_fd(cqlring_queue *queue)
-{
-    if (queue == NULL || queue->fork_generation != cqr_fork_generation())
-        return -1;
-    int fd = atomic_load_explicit(&queue->fd, memory_order_acquire);
-    if (fd >= 0)
-        return fd;
-    int made = cqr_wake_open();
-    if (made < 0)
-        return -1;
-    int none = -1;
-    if (!atomic_compare_exchange_strong_explicit(&queue->fd, &none, made, memory_order_acq_rel, memory_order_acquire)) {
-        cqr_wake_close(made);
-        return none;
-    }
-    atomic_store_explicit(&queue->fd_armed, 1, memory_order_seq_cst);
-    if (available(queue) > 0 || is_over(queue))
-        fd_wake(queue);
-    return made;
-}
-
-uint64_t cqlring_queue_low_water(const cqlring_queue *queue)
-{
-    return queue == NULL ? 0 : atomic_load_explicit(&((struct cqlring_queue *)(uintptr_t)queue)->low_water, memory_order_relaxed);
-}
-
-/* ---- cancel, abandon, close ---- */
-
-struct cancel_post {
-    struct lane_message message;
-    struct cqlring_queue *queue;
-    uint64_t tag;
-    bool all;
-    atomic_uint found;
-};
-
-static uint32_t items_cancel(struct lane *lane, struct cqlring_queue *queue, uint64_t tag, bool all)
-{
-    uint32_t found = 0;
-    for (struct queue_item *item = queue->first, *next; item != NULL; item = next) {
-        next = item->next;
-        struct execution *execution = &item->execution;
-        if (!all && execution->body->tag != tag)
-            continue;
-        found++;
-        if (execution->op != NULL)
-            cqr_op_abort(lane, execution->op, CQLRING_CANCELLED, "cancelled by the application");
-        else
-            execution->cancelled = true;
-    }
-    lane->exec_due_us = 0;
-    return found;
-}
-
-static void cancel_run(struct lane *lane, struct lane_message *message)
-{
-    struct cancel_post *post = (struct cancel_post *)(void *)message;
-    items_cancel(lane, post->queue, post->tag, post->all);
-    struct cqlring_queue *queue = post->queue;
-    cqr_mem_free(post);
-    reaper_wake(queue);
-    cqlring_queue_release(queue);
-}
-
-static cqlring_status cancel_post(struct cqlring_queue *queue, uint64_t tag, bool all)
-{
-    struct cancel_post *post = cqr_mem_zalloc(sizeof *post);
-    if (post == NULL)
-        return CQLRING_NO_MEMORY;
-    post->message.run = cancel_run;
-    post->queue = queue;
-    post->tag = tag;
-    post->all = all;
-    atomic_fetch_add_explicit(&queue->references, 1, memory_order_relaxed);
-    if (cqr_lane_post(queue->lane, &post->message))
-        return CQLRING_OK;
-    cqr_mem_free(post);
-    cqlring_queue_release(queue);
-    return CQLRING_CLOSED;
-}
-
-cqlring_status cqlring_queue_cancel(cqlring_queue *queue, uint64_t tag)
-{
-    if (queue == NULL)
-        return CQLRING_INVALID;
-    return queue->fork_generation != cqr_fork_generation() ? CQLRING_FORKED : cancel_post(queue, tag, false);
-}
-
-static void end(struct cqlring_queue *queue, unsigned state)
-{
-    if (queue == NULL || queue->fork_generation != cqr_fork_generation())
-        return;
-    unsigned was = atomic_load_explicit(&queue->state, memory_order_relaxed);
-    while (was < state && !atomic_compare_exchange_weak_explicit(&queue->state, &was, state, memory_order_seq_cst, memory_order_relaxed)) {
-    }
-    if (was < state && state == QUEUE_ABANDONED)
-        cancel_post(queue, 0, true);
-    if (is_over(queue)) {
-        reaper_wake(queue);
-        fd_wake(queue);
-    }
-}
-
-void cqlring_queue_abandon(cqlring_queue *queue)
-{
-    end(queue, QUEUE_ABANDONED);
-}
-
-void cqlring_queue_close(cqlring_queue *queue)
-{
-    end(queue, QUEUE_CLOSED);
-}
