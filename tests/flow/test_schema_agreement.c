@@ -293,6 +293,31 @@ START_TEST(sc_03_an_ignored_node_of_another_datacenter_does_not_count)
 }
 END_TEST
 
+/* It is where its peers reach it, so it is connected to, and counts as any other: with peers_v2 and without. */
+START_TEST(sc_03_nodes_that_tell_clients_0_0_0_0_agree_too)
+{
+    for (int i = 0; i < 2; i++) {
+        struct flow flow;
+        flow_init(&flow);
+        flow.node_options.nodes = 3;
+        flow.node_options.shards = (uint32_t)i; /* a ScyllaDB has no peers_v2 */
+        flow.node_options.rpc_unspecified = true;
+        flow.options.schema_agreement_us = 1000000;
+        flow_start(&flow);
+        up(&flow, 3);
+        for (int round = 0; round < 2; round++) {
+            if (round == 1)
+                node_schema_lag(flow.node, other_node(&flow), NODE_LAG_BEHIND);
+            cqlring_future *future = ask_start(&flow, round == 0 ? CREATE : "CREATE TABLE ks.another (k int PRIMARY KEY)", NULL);
+            flow_ok(ask_wait(future, NULL));
+            ck_assert_int_eq(agreed(future), round == 0);
+            cqlring_future_release(future);
+        }
+        flow_close(&flow);
+    }
+}
+END_TEST
+
 /* The desk is on the first lane, whoever asks on any. */
 START_TEST(every_lane_can_wait)
 {
@@ -427,6 +452,7 @@ int main(void)
     tcase_add_test(tcase, sc_03_a_node_that_is_down_does_not_count);
     tcase_add_test(tcase, sc_03_a_node_without_a_version_does_not_count);
     tcase_add_test(tcase, sc_03_an_ignored_node_of_another_datacenter_does_not_count);
+    tcase_add_test(tcase, sc_03_nodes_that_tell_clients_0_0_0_0_agree_too);
     tcase_add_test(tcase, every_lane_can_wait);
     tcase_add_test(tcase, agreement_can_be_asked_for);
     tcase_add_test(tcase, agreement_without_peers_v2);

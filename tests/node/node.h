@@ -66,6 +66,7 @@ struct node_options {
     const char *address;         /* "127.0.0.1"; node i listens on the address + i */
     uint16_t port;               /* 0: a free one, the same for all nodes */
     bool ports_differ;           /* all nodes on one address, on consecutive ports */
+    bool rpc_unspecified;        /* clients are told 0.0.0.0, as by servers whose rpc_address is that and no other is broadcast */
     const char *const *dcs;      /* per node; NULL: all "datacenter1" */
     const char *const *racks;    /* per node; NULL: all "rack1" */
     uint32_t vnodes;             /* tokens per node; 16 */

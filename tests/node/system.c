@@ -377,7 +377,7 @@ static void write_local(struct node_engine *engine, uint32_t node, int64_t now_u
     node_put_quoted(&out, slice_text(member->rack));
     node_out_printf(&out, ", ");
     node_put_quoted(&out, slice_text(engine->options->release_version));
-    node_out_printf(&out, ", '%s', %u, ", member->address, member->port);
+    node_out_printf(&out, ", '%s', %u, ", engine->options->rpc_unspecified ? "0.0.0.0" : member->address, member->port);
     put_schema_version(&out, engine, member);
     node_out_printf(&out, ", ");
     put_tokens(&out, member);
@@ -391,19 +391,20 @@ static void write_peer(struct node_engine *engine, uint32_t viewer, uint32_t nod
                        const char *address, bool v2, int64_t now_us)
 {
     const struct node_member *member = &engine->members[node];
+    const char *told = engine->options->rpc_unspecified ? "0.0.0.0" : address;
     struct out out = {0};
     if (v2)
         node_out_printf(
             &out,
             "INSERT INTO system.peers_v2 (peer, peer_port, native_address, native_port, data_center, rack, host_id, release_version, schema_version, tokens) "
             "VALUES ('%s', %u, '%s', %u, ",
-            address, engine->options->ports_differ ? 7000 + node : 7000, address,
+            address, engine->options->ports_differ ? 7000 + node : 7000, told,
             member->port);
     else
         node_out_printf(
             &out,
             "INSERT INTO system.peers (peer, rpc_address, data_center, rack, host_id, release_version, schema_version, tokens) VALUES ('%s', '%s', ",
-            address, address);
+            address, told);
     node_put_quoted(&out, slice_text(member->dc));
     node_out_printf(&out, ", ");
     node_put_quoted(&out, slice_text(member->rack));
