@@ -275,5 +275,9 @@ static inline void cqr_values_release(struct lane *lane, struct op *op)
 void cqr_reader_command(struct conn *conn, unsigned bits);
 void cqr_reader_event(struct conn *conn, uint32_t poll_events);
 void cqr_reader_fail(struct conn *conn, cqlring_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void cqr_reader_startup_reply(struct conn *conn, const struct frame_header *header, const uint8_t *body); /* what came in READER_STARTUP, but events */
+
+/* conn_frames.c, reactor: there is something to read */
+void cqr_frames_read(struct conn *conn);
 
 #endif
