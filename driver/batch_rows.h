@@ -20,6 +20,7 @@
 #include "driver/job.h"
 
 enum { BATCH_KEYS_MAX = 32, BATCH_STATEMENTS_MAX = 8 };
+#define BATCH_CHILD_AROUND 3u /* [byte kind][short id size]; an enumerator is an int */
 
 /* What is known of each of the job's statements; made at its start, immutable. */
 struct batch_statement {
@@ -44,6 +45,9 @@ cqlring_status cqr_batch_rule_make(const cqlring_job_options *options, uint32_t 
 
 /* Which statements' rows go alone, and why, to the session's log. Submitter, once a job. */
 void cqr_batch_rule_tell(struct lane *lane, const struct job *job);
+
+/* batch_plan.c: what was pulled, as far as there are ops: listed, and in groups. */
+void cqr_batch_plan(struct lane *lane, struct job_part *part);
 
 /* Some rows of a part under way together. */
 struct batch_carrier {

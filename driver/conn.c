@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A connection's birth and death; its life is in conn_writer.c and conn_reader.c. */
+/* A connection's birth and death; its life is in conn_reader.c and conn_frames.c, and in conn_writer.c and conn_send.c. */
 
 #include <stdio.h>
 #include <string.h>

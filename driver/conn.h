@@ -231,21 +231,9 @@ struct row_head {
 /* The same for a job's row, where cqr_writer_has_room has said yes. head is the caller's, for rows of one plan; made anew when
    it does not fit. */
 enum write_result cqr_writer_put_row(struct conn *conn, struct op *op, const cqlring_bytes *cells, uint32_t cell_count, struct row_head *head, int64_t now_us);
-void cqr_writer_flush(struct conn *conn);       /* seal and send; at the end of a turn, or at 64 KiB */
-void cqr_writer_writable(struct conn *conn);
-/* After DOWN: whose words say why, the writer's (shut_text) or the reader's (down_text)? */
-bool cqr_conn_writer_knows(const struct conn *conn);
-void cqr_writer_shut(struct conn *conn, cqlring_status status, const char *why); /* shutdown(fd): the reactor will say DOWN */
-/* The op's deadline has come or it was cancelled: ORPHAN its slot. False: the reactor has its reply, leave it to that entry. */
-bool cqr_writer_orphan(struct conn *conn, struct op *op);
-/* Has the first byte of its request been taken by the socket, or is it sealed so that it will be? (a live connection) */
-bool cqr_writer_has_begun(const struct conn *conn, const struct op *op);
-/* After DOWN: was its request taken whole by the socket? (decision 13) */
-bool cqr_writer_was_sent(const struct conn *conn, const struct op *op);
 void cqr_writer_touch(struct conn *conn);       /* the end of the turn looks at it */
 void cqr_writer_answered(struct conn *conn);    /* one less is in flight */
 void cqr_writer_stream_free(struct conn *conn, uint16_t stream);
-void cqr_writer_fini(struct conn *conn);        /* before goodbye: gives back blocks, disarms timers */
 void cqr_block_loosened(struct lane *lane, struct send_block *block); /* it holds less than before, and nobody fills or sends it */
 static inline void cqr_values_detach(struct op *op)
 {
@@ -271,9 +259,27 @@ static inline void cqr_values_release(struct lane *lane, struct op *op)
         cqr_block_loosened(lane, block);
 }
 
+/* conn_send.c, submitter */
+void cqr_writer_flush(struct conn *conn);       /* seal and send; at the end of a turn, or at 64 KiB */
+void cqr_writer_writable(struct conn *conn);
+/* After DOWN: whose words say why, the writer's (shut_text) or the reader's (down_text)? */
+bool cqr_conn_writer_knows(const struct conn *conn);
+void cqr_writer_shut(struct conn *conn, cqlring_status status, const char *why); /* shutdown(fd): the reactor will say DOWN */
+/* The op's deadline has come or it was cancelled: ORPHAN its slot. False: the reactor has its reply, leave it to that entry. */
+bool cqr_writer_orphan(struct conn *conn, struct op *op);
+/* Has the first byte of its request been taken by the socket, or is it sealed so that it will be? (a live connection) */
+bool cqr_writer_has_begun(const struct conn *conn, const struct op *op);
+/* After DOWN: was its request taken whole by the socket? (decision 13) */
+bool cqr_writer_was_sent(const struct conn *conn, const struct op *op);
+void cqr_writer_fini(struct conn *conn);        /* before goodbye: gives back blocks, disarms timers */
+
 /* conn_reader.c, reactor */
 void cqr_reader_command(struct conn *conn, unsigned bits);
 void cqr_reader_event(struct conn *conn, uint32_t poll_events);
 void cqr_reader_fail(struct conn *conn, cqlring_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void cqr_reader_startup_reply(struct conn *conn, const struct frame_header *header, const uint8_t *body); /* what came in READER_STARTUP, but events */
+
+/* conn_frames.c, reactor: there is something to read */
+void cqr_frames_read(struct conn *conn);
 
 #endif

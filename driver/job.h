@@ -114,7 +114,7 @@ int64_t cqr_job_next(struct lane *lane);                 /* when it has to run a
 void cqr_job_session_stop(struct lane *lane, struct cqlring_session *session); /* issuing ends */
 void cqr_job_session_final(struct lane *lane, struct cqlring_session *session); /* last delivery, verdicts ignored */
 
-/* For batch_rows.c: rows that are in the part's list before they are issued. */
+/* For batch_plan.c and batch_rows.c: rows that are in the part's list before they are issued. */
 enum placed { PLACED, PLACED_NOT };
 struct op *cqr_job_row_take(struct lane *lane, struct job_part *part, const cqlring_row *row); /* listed; NULL: every op is in use */
 enum placed cqr_job_row_place(struct lane *lane, struct job_part *part, struct op *op, const cqlring_row *row); /* alone */
