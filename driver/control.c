@@ -17,6 +17,7 @@
 #include "driver/fork.h"
 #include "driver/lane.h"
 #include "driver/listener.h"
+#include "driver/lookup.h"
 #include "driver/policy.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
@@ -48,9 +49,7 @@ struct control {
     struct timer timer;
     struct pool_link link;
     struct handshake_config config;
-    struct lane_message resolved;
-    bool looking_up;              /* a thread has resolved and resolution until they come back */
-    struct resolution resolution;
+    struct lookup lookup;
     struct resolution first;      /* caller mode: names are resolved in open only (decision 17), so this is kept */
     bool has_first;
     struct resolved_address *candidates;
@@ -660,36 +659,15 @@ static void round_with(struct control *control, const char *failures)
     connect_candidate(control);
 }
 
-static void resolved_run(struct lane *lane, struct lane_message *message)
+static void resolved(struct lane *lane, struct cqlring_cluster *cluster, const struct resolution *found)
 {
-    struct control *control = (struct control *)(void *)((char *)message - offsetof(struct control, resolved));
-    struct cqlring_cluster *cluster = control->cluster;
-    control->looking_up = false;
+    struct control *control = cluster->control;
     if (control->state != CONTROL_STOPPED)
-        cqr_contacts_learn(cluster, &control->resolution);
+        cqr_contacts_learn(cluster, found);
     if (control->state == CONTROL_AWAIT_ADDRESSES) {
         cqr_wheel_disarm(&lane->wheel, &control->timer);
-        round_with(control, control->resolution.failures);
+        round_with(control, found->failures);
     }
-    cqr_mem_free(control->resolution.addresses);
-    control->resolution.addresses = NULL;
-    cqr_cluster_release(cluster);
-}
-
-/* On the resolver's thread, or the one that started it. */
-static void resolved(struct resolution *resolution, void *context)
-{
-    struct control *control = context;
-    /* the lane is touched until the post has returned; by then the message may have run, and everything be closed */
-    struct runtime_core *runtime = cqr_runtime_retain(control->cluster->runtime);
-    control->resolution = *resolution;
-    control->resolved.run = resolved_run;
-    if (!cqr_lane_post(control->lane, &control->resolved)) {
-        cqr_mem_free(control->resolution.addresses);
-        control->resolution.addresses = NULL;
-        cqr_cluster_release(control->cluster);
-    }
-    cqr_runtime_release(runtime);
 }
 
 /* A name whose answer does not come keeps nobody from the others, nor from the nodes that are known. */
@@ -712,10 +690,8 @@ static void resolve(struct control *control)
     bool bounded = cluster->runtime->threads != CQLRING_THREADS_CALLER && cluster->resolve_timeout_us >= 0;
     if (bounded)
         cqr_wheel_arm(&control->lane->wheel, &control->timer, control->lane->now_us + cluster->resolve_timeout_us);
-    if (control->looking_up)
+    if (control->lookup.is_under_way)
         return; /* an earlier round's, that has not come back: its answer is as good */
-    control->looking_up = true;
-    cqr_cluster_retain(cluster);
     if (cluster->runtime->threads == CQLRING_THREADS_CALLER) {
         if (!control->has_first)
             control->has_first = cqr_resolve(cluster->points, cluster->point_count, &control->first) == CQLRING_OK;
@@ -725,13 +701,13 @@ static void resolve(struct control *control)
             resolution.count = 0;
         else if (control->first.count > 0)
             memcpy(resolution.addresses, control->first.addresses, control->first.count * sizeof *resolution.addresses);
-        resolved(&resolution, control);
+        cqr_lookup_answer(&control->lookup, cluster, &resolution, resolved);
         return;
     }
-    if (cqr_resolve_start(cluster->points, cluster->point_count, resolved, control) != CQLRING_OK) {
+    if (cqr_lookup_start(&control->lookup, cluster, cluster->points, cluster->point_count, resolved) != CQLRING_OK) {
         struct resolution none = {0};
         snprintf(none.failures, sizeof none.failures, "contact points cannot be resolved: out of memory or threads");
-        resolved(&none, control);
+        cqr_lookup_answer(&control->lookup, cluster, &none, resolved);
     }
 }
 
