@@ -8,8 +8,7 @@
 
 #include "driver/control_rows.h"
 #include "driver/failure.h"
-#include "driver/lane.h"
-#include "driver/resolve.h"
+#include "driver/lookup.h"
 #include "driver/result.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
@@ -45,9 +44,8 @@ struct client_routes {
     uint32_t known_count;
     struct contact_point *asked;    /* on the resolver's thread now */
     uint32_t asked_count;
-    struct lane_message looked;     /* one at a time */
-    struct resolution found;        /* the message's */
-    bool is_looking, stopped;
+    struct lookup lookup;
+    bool stopped;
 };
 
 /* ---- options ---- */
@@ -348,47 +346,26 @@ static bool names_gather(struct client_routes *routes)
     return routes->asked_count > 0;
 }
 
-static void looked_run(struct lane *lane, struct lane_message *message)
+static void looked(struct lane *lane, struct cqlring_cluster *cluster, const struct resolution *found)
 {
-    struct client_routes *routes = (struct client_routes *)(void *)((char *)message - offsetof(struct client_routes, looked));
-    struct cqlring_cluster *cluster = routes->cluster;
-    routes->is_looking = false;
-    if (!routes->stopped) {
-        learn(routes, routes->asked, &routes->found);
-        bool moved = false; /* it comes late: those in force, then, unless they wait for it */
-        for (uint32_t i = 0; routes->draft == NULL && i < routes->route_count; i++) {
-            struct client_route now = routes->routes[i];
-            address_pick(routes, &now, &routes->routes[i]);
-            moved = moved || (now.has_address && (!routes->routes[i].has_address || !cqr_address_equal(&now.address, &routes->routes[i].address)));
-        }
-        cqr_control_routes_found(lane, cluster, moved);
+    struct client_routes *routes = cluster->client_routes;
+    if (routes->stopped)
+        return;
+    learn(routes, routes->asked, found);
+    bool moved = false; /* it comes late: those in force, then, unless they wait for it */
+    for (uint32_t i = 0; routes->draft == NULL && i < routes->route_count; i++) {
+        struct client_route now = routes->routes[i];
+        address_pick(routes, &now, &routes->routes[i]);
+        moved = moved || (now.has_address && (!routes->routes[i].has_address || !cqr_address_equal(&now.address, &routes->routes[i].address)));
     }
-    cqr_mem_free(routes->found.addresses);
-    routes->found.addresses = NULL;
-    cqr_cluster_release(cluster);
-}
-
-/* On the resolver's thread. */
-static void looked(struct resolution *resolution, void *context)
-{
-    struct client_routes *routes = context;
-    /* the lane is touched until the post has returned; by then the message may have run, and everything be closed */
-    struct runtime_core *runtime = cqr_runtime_retain(routes->cluster->runtime);
-    routes->found = *resolution;
-    routes->looked.run = looked_run;
-    if (!cqr_lane_post(&runtime->lanes[0], &routes->looked)) {
-        cqr_mem_free(routes->found.addresses);
-        routes->found.addresses = NULL;
-        cqr_cluster_release(routes->cluster);
-    }
-    cqr_runtime_release(runtime);
+    cqr_control_routes_found(lane, cluster, moved);
 }
 
 /* True: it is under way. In caller mode it would block whoever runs the turns, so it is done at the open only, as for contact points. */
 static bool names_look(struct client_routes *routes)
 {
     struct cqlring_cluster *cluster = routes->cluster;
-    if (routes->is_looking)
+    if (routes->lookup.is_under_way)
         return true; /* an earlier one, that has not come back: its answer is waited for, the rest comes with the next reading */
     if (!names_gather(routes))
         return false;
@@ -400,13 +377,8 @@ static bool names_look(struct client_routes *routes)
         cqr_mem_free(found.addresses);
         return false;
     }
-    routes->is_looking = true;
-    cqr_cluster_retain(cluster);
-    if (cqr_resolve_start(routes->asked, routes->asked_count, looked, routes) == CQLRING_OK)
-        return true;
-    routes->is_looking = false; /* no memory or thread for it: with the next reading */
-    cqr_cluster_release(cluster);
-    return false;
+    /* no memory or thread for it: with the next reading */
+    return cqr_lookup_start(&routes->lookup, cluster, routes->asked, routes->asked_count, looked) == CQLRING_OK;
 }
 
 /* ---- reading ---- */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "driver/control_rows.h"
+#include "driver/lookup.h"
 #include "driver/runtime.h"
 #include "driver/session.h"
 
@@ -14,9 +15,8 @@ struct contacts {
     struct lane *lane;
     struct resolution known;
     struct timer timer;            /* TIMER_CONTACTS: look again; not where all are literals, nor where that would block */
-    struct lane_message looked;    /* one at a time */
-    struct resolution found;       /* the message's */
-    bool is_looking, stopped;
+    struct lookup lookup;
+    bool stopped;
 };
 
 static bool has_point(const struct resolution *resolution, uint32_t point)
@@ -103,36 +103,14 @@ const char *cqr_contacts_name(const struct cqlring_cluster *cluster, const struc
 
 /* ---- by the timer ---- */
 
-static void looked_run(struct lane *lane, struct lane_message *message)
+static void looked(struct lane *lane, struct cqlring_cluster *cluster, const struct resolution *found)
 {
-    struct contacts *contacts = (struct contacts *)(void *)((char *)message - offsetof(struct contacts, looked));
-    struct cqlring_cluster *cluster = contacts->cluster;
     (void)lane;
-    contacts->is_looking = false;
-    if (!contacts->stopped) {
-        if (contacts->found.failures[0] != '\0')
-            cqr_log(&cluster->runtime->log, CQLRING_LOG_INFO, "contact points cannot be looked up, what is known of them stays: %s", contacts->found.failures);
-        cqr_contacts_learn(cluster, &contacts->found);
-    }
-    cqr_mem_free(contacts->found.addresses);
-    contacts->found.addresses = NULL;
-    cqr_cluster_release(cluster);
-}
-
-/* On the resolver's thread. */
-static void looked(struct resolution *resolution, void *context)
-{
-    struct contacts *contacts = context;
-    /* the lane is touched until the post has returned; by then the message may have run, and everything be closed */
-    struct runtime_core *runtime = cqr_runtime_retain(contacts->cluster->runtime);
-    contacts->found = *resolution;
-    contacts->looked.run = looked_run;
-    if (!cqr_lane_post(contacts->lane, &contacts->looked)) {
-        cqr_mem_free(contacts->found.addresses);
-        contacts->found.addresses = NULL;
-        cqr_cluster_release(contacts->cluster);
-    }
-    cqr_runtime_release(runtime);
+    if (cluster->contacts->stopped)
+        return;
+    if (found->failures[0] != '\0')
+        cqr_log(&cluster->runtime->log, CQLRING_LOG_INFO, "contact points cannot be looked up, what is known of them stays: %s", found->failures);
+    cqr_contacts_learn(cluster, found);
 }
 
 void cqr_contacts_timer(struct lane *lane, struct timer *timer)
@@ -140,15 +118,10 @@ void cqr_contacts_timer(struct lane *lane, struct timer *timer)
     struct contacts *contacts = (struct contacts *)(void *)((char *)timer - offsetof(struct contacts, timer));
     struct cqlring_cluster *cluster = contacts->cluster;
     (void)lane;
-    if (contacts->stopped || contacts->is_looking)
+    if (contacts->stopped || contacts->lookup.is_under_way)
         return; /* its answer goes on from there */
-    contacts->is_looking = true;
-    cqr_cluster_retain(cluster);
-    if (cqr_resolve_start(cluster->points, cluster->point_count, looked, contacts) == CQLRING_OK)
-        return;
-    contacts->is_looking = false; /* no memory or thread for it: the next time */
-    look_later(contacts);
-    cqr_cluster_release(cluster);
+    if (cqr_lookup_start(&contacts->lookup, cluster, cluster->points, cluster->point_count, looked) != CQLRING_OK)
+        look_later(contacts); /* no memory or thread for it: the next time */
 }
 
 /* ---- life ---- */

@@ -20,11 +20,11 @@ struct lane;
 cqlring_status cqr_topology_read(struct cqlring_cluster *cluster, cqlring_result *local, cqlring_result *peers, cqlring_result *keyspaces, cqlring_result *tablets,
                                  const struct address *dialled, const char *dialled_name, struct topology **topology, char *why, size_t why_size);
 
-/* A tablet is on a node that nobody knows: read again, soon. Any lane's submitter. control.c */
+/* A tablet is on a node that nobody knows: read again, soon. Any lane's submitter. control_read.c */
 void cqr_control_look(struct lane *lane, struct cqlring_cluster *cluster);
-/* Names of client routes were looked up. moved: some that are in force lead elsewhere now. Lane 0's submitter. control.c */
+/* Names of client routes were looked up. moved: some that are in force lead elsewhere now. Lane 0's submitter. control_read.c */
 void cqr_control_routes_found(struct lane *lane, struct cqlring_cluster *cluster, bool moved);
-/* STATUS_CHANGE UP: every lane tries the node at once. control.c */
+/* STATUS_CHANGE UP: every lane tries the node at once. control_read.c */
 void cqr_control_hint(struct lane *lane, struct cqlring_cluster *cluster, struct cqlring_node *node);
 
 #endif

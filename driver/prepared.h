@@ -67,6 +67,7 @@ static inline struct statement_version *cqr_prepared_version(struct cqlring_prep
 {
     return atomic_load_explicit(&prepared->current, memory_order_acquire); /* pairs with the release of the swap */
 }
+void cqr_versions_free(struct statement_version *version); /* and all that are older */
 /* Expected bytes of a reply, and a reply's size noted. Submitter. */
 uint32_t cqr_version_reply_expected(const struct statement_version *version);
 void cqr_version_reply_note(struct statement_version *version, uint32_t size);
