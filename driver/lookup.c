@@ -10,10 +10,10 @@ static void come_back(struct lane *lane, struct lane_message *message)
 {
     struct lookup *lookup = (struct lookup *)(void *)message;
     struct cqlring_cluster *cluster = lookup->cluster;
+    struct resolution found = lookup->found; /* who is told may start the next one */
     lookup->is_under_way = false;
-    lookup->done(lane, cluster, &lookup->found);
-    cqr_mem_free(lookup->found.addresses);
-    lookup->found.addresses = NULL;
+    lookup->done(lane, cluster, &found);
+    cqr_mem_free(found.addresses);
     cqr_cluster_release(cluster);
 }
 
@@ -26,7 +26,6 @@ static void post(struct lookup *lookup, const struct resolution *found)
     lookup->message.run = come_back;
     if (!cqr_lane_post(&runtime->lanes[0], &lookup->message)) {
         cqr_mem_free(lookup->found.addresses);
-        lookup->found.addresses = NULL;
         cqr_cluster_release(lookup->cluster);
     }
     cqr_runtime_release(runtime);
