@@ -240,6 +240,77 @@ START_TEST(it_is_full_by_capacity_and_by_bytes_until_it_is_reaped)
 }
 END_TEST
 
+/* ---- in the middle of many ---- */
+
+enum { MANY = 100 };
+
+/* Those before it are taken, each has its completion, and of the others nothing stays charged. */
+static void ck_assert_taken(cqlring_queue *queue, uint32_t accepted, uint32_t capacity, uint32_t bytes_max)
+{
+    cqlring_completion completions[MANY];
+    uint8_t seen[MANY] = {0}, *first = NULL, *rest = NULL;
+    for (uint32_t reaped = 0, some; reaped < accepted; reaped += some) {
+        some = cqlring_queue_reap(queue, completions, MANY, accepted - reaped, LONG_US, NULL);
+        ck_assert_uint_gt(some, 0);
+        for (uint32_t i = 0; i < some; i++)
+            ck_assert(completions[i].tag < accepted && seen[completions[i].tag]++ == 0);
+        cqlring_completions_release(completions, some);
+    }
+    ck_assert_uint_eq(cqlring_queue_room(queue), capacity);
+    flow_ok(cqlring_queue_reserve(queue, 2, &first, NULL));
+    flow_ok(cqlring_queue_reserve(queue, bytes_max - 2, &rest, NULL));
+    flow_ok(cqlring_queue_commit(queue, first, NULL, 0, NULL));
+    flow_ok(cqlring_queue_commit(queue, rest, NULL, 0, NULL));
+}
+
+/* Requests are handed over several at a time: what befalls one of them is not another's. */
+START_TEST(what_goes_wrong_in_the_middle_leaves_those_before_it_taken)
+{
+    struct flow flow;
+    up(&flow);
+    struct one ones[MANY];
+    cqlring_request requests[MANY];
+    for (uint32_t i = 0; i < MANY; i++)
+        requests[i] = request_of(&ones[i], i, (cqlring_bytes){"abc", 3});
+    static const uint32_t places[] = {0, 1, 31, 32, 33, 63, 64, 99};
+    cqlring_queue *queue = open_queue(&flow, MANY, 100000);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        uint32_t at = places[i], accepted = MANY + 1;
+        cqlring_error error = {0};
+        requests[at].value_count = 1;
+        cqlring_status status = cqlring_queue_submit(queue, requests, MANY, &accepted, &error);
+        ck_assert(status == CQLRING_INVALID && error.status == status);
+        ck_assert_uint_eq(accepted, at);
+        requests[at].value_count = 2;
+        ck_assert_taken(queue, at, MANY, 100000);
+    }
+    for (uint32_t n = 1; n <= 2 * MANY + 1; n += 7) { /* the library's threads may be the ones whom it strikes */
+        uint32_t accepted = MANY + 1;
+        cqlring_error error = {0};
+        cqr_mem_fail_at(n, 0);
+        cqlring_status status = cqlring_queue_submit(queue, requests, MANY, &accepted, &error);
+        cqr_mem_fail_at(0, 0);
+        ck_assert(status == CQLRING_OK ? accepted == MANY : status == CQLRING_NO_MEMORY && error.status == status && accepted <= n / 2);
+        ck_assert_taken(queue, accepted, MANY, 100000);
+    }
+    cqlring_queue_release(queue);
+    for (size_t i = 2; i < sizeof places / sizeof places[0]; i++) {
+        uint32_t accepted = MANY + 1, bytes_max = 21 * (places[i] + 1); /* [short n], and two values of 8 and 3 bytes */
+        queue = open_queue(&flow, places[i], 100000);
+        flow_ok(cqlring_queue_submit(queue, requests, MANY, &accepted, NULL));
+        ck_assert_uint_eq(accepted, places[i]);
+        ck_assert_taken(queue, accepted, places[i], 100000);
+        cqlring_queue_release(queue);
+        queue = open_queue(&flow, MANY, bytes_max);
+        flow_ok(cqlring_queue_submit(queue, requests, MANY, &accepted, NULL));
+        ck_assert_uint_eq(accepted, places[i] + 1);
+        ck_assert_taken(queue, accepted, MANY, bytes_max);
+        cqlring_queue_release(queue);
+    }
+    down(&flow);
+}
+END_TEST
+
 /* ---- encoded in place ---- */
 
 static uint32_t encode(uint8_t *at, uint16_t count, int64_t key, uint32_t key_size, const void *value, uint32_t value_size)
@@ -508,6 +579,7 @@ int main(void)
     tcase_add_test(tcase, many_threads_submit_and_one_reaps_by_the_descriptor);
     tcase_add_test(tcase, a_reap_waits_for_as_many_as_it_wants);
     tcase_add_test(tcase, it_is_full_by_capacity_and_by_bytes_until_it_is_reaped);
+    tcase_add_test(tcase, what_goes_wrong_in_the_middle_leaves_those_before_it_taken);
     tcase_add_test(tcase, values_encoded_in_place_are_sent_and_counted_from_the_reservation_on);
     tcase_add_test(tcase, values_encoded_in_place_are_checked);
     tcase_add_test(tcase, what_is_cancelled_still_has_its_completion);
