@@ -136,33 +136,31 @@ cqlring_status cqr_cluster_close(struct cqlring_cluster *cluster, int64_t drain_
     unsigned state = atomic_load_explicit(&cluster->state, memory_order_acquire);
     while (state < HANDLE_CLOSING && !atomic_compare_exchange_weak_explicit(&cluster->state, &state, HANDLE_CLOSING, memory_order_acq_rel, memory_order_acquire)) {
     }
-    pthread_mutex_lock(&cluster->lock);
-    for (struct cqlring_session *session = cluster->sessions; session != NULL; session = session->next) {
-        /* one that is being released just now closes itself */
-        unsigned references = atomic_load_explicit(&session->references, memory_order_relaxed);
-        while (references > 0 && !atomic_compare_exchange_weak_explicit(&session->references, &references, references + 1, memory_order_relaxed, memory_order_relaxed)) {
-        }
-        session->held = references > 0;
-    }
-    struct cqlring_session *held[64];
+    struct cqlring_session *some[64]; /* the newest first; while no lock is held they may leave the list */
+    uint64_t before = UINT64_MAX;
     uint32_t count;
     do {
         count = 0;
-        for (struct cqlring_session *session = cluster->sessions; session != NULL && count < 64; session = session->next)
-            if (session->held) {
-                session->held = false;
-                held[count++] = session;
+        pthread_mutex_lock(&cluster->lock);
+        for (struct cqlring_session *session = cluster->sessions; session != NULL && count < 64; session = session->next) {
+            if (session->number >= before)
+                continue;
+            before = session->number;
+            /* one that is being released just now closes itself */
+            unsigned references = atomic_load_explicit(&session->references, memory_order_relaxed);
+            while (references > 0 && !atomic_compare_exchange_weak_explicit(&session->references, &references, references + 1, memory_order_relaxed, memory_order_relaxed)) {
             }
+            if (references > 0)
+                some[count++] = session;
+        }
         pthread_mutex_unlock(&cluster->lock);
         for (uint32_t i = 0; i < count; i++) {
             atomic_fetch_add_explicit(&close->sessions_left, 1, memory_order_relaxed);
-            if (cqr_session_close(held[i], drain_us, session_closed, close) != CQLRING_OK)
+            if (cqr_session_close(some[i], drain_us, session_closed, close) != CQLRING_OK)
                 atomic_fetch_sub_explicit(&close->sessions_left, 1, memory_order_acq_rel);
-            cqr_session_release(held[i]);
+            cqr_session_release(some[i]);
         }
-        pthread_mutex_lock(&cluster->lock);
     } while (count == 64);
-    pthread_mutex_unlock(&cluster->lock);
     session_closed(close);
     return CQLRING_OK;
 }

@@ -261,7 +261,7 @@ static inline __attribute__((always_inline)) void put_done(struct conn *conn, st
     if (op->first_sent_us == 0)
         op->first_sent_us = now_us;
     else
-        op->sent_after_us = (uint32_t)(now_us - op->first_sent_us);
+        op->sent_after_us = cqr_elapsed_us(op->first_sent_us, now_us);
     if (writer->in_flight++ == 0) {
         writer->waiting_since_us = now_us;
         writer->reads_seen = atomic_load_explicit(&conn->reads, memory_order_relaxed);

@@ -297,8 +297,8 @@ void cqr_completion_fill(cqlring_completion *completion, const struct op *op)
                                        .result = op->result,
                                        .error = op->failure != NULL && op->status != CQLRING_OK ? &op->failure->error : NULL};
     int64_t sent = op->first_sent_us != 0 ? op->first_sent_us : op->received_us;
-    completion->queued_us = (uint32_t)(sent - op->accepted_us);
-    completion->in_flight_us = (uint32_t)(op->received_us - sent);
+    completion->queued_us = cqr_elapsed_us(op->accepted_us, sent);
+    completion->in_flight_us = cqr_elapsed_us(sent, op->received_us);
     if (op->status == CQLRING_OK) {
         if (op->result == NULL)
             completion->flags |= CQLRING_COMPLETION_VOID;

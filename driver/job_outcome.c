@@ -204,7 +204,7 @@ void cqr_job_row_adaptive(struct lane *lane, struct op *op)
     if (op->retrying)
         ((struct job_part *)op->owner)->retrying--;
     else if (is_plain(op))
-        cqr_adapt_answer(&op->conn->writer.adapt, (uint32_t)(op->received_us - op->first_sent_us), op->conn->writer.inflight_published, lane->now_us);
+        cqr_adapt_answer(&op->conn->writer.adapt, cqr_elapsed_us(op->first_sent_us, op->received_us), op->conn->writer.inflight_published, lane->now_us);
     op->retrying = false;
     if (op->plan->percentile > 0)
         cqr_race_latency(lane, op);

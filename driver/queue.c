@@ -296,11 +296,11 @@ cqlring_status cqlring_queue_submit(cqlring_queue *queue, const cqlring_request 
         while (i < count && together.count < TOGETHER_MAX && !full && status == CQLRING_OK)
             status = one_submit(queue, &requests[i++], &together, &full, error);
         uint32_t made = together.count;
-        cqlring_status posted = items_post(queue, &together, "cqlring_queue_submit", status == CQLRING_OK ? error : NULL);
+        cqlring_status posted = items_post(queue, &together, "cqlring_queue_submit", error);
         if (posted == CQLRING_OK)
             *accepted += made;
-        else if (status == CQLRING_OK)
-            status = posted;
+        else
+            status = posted; /* the first of them is the first that was not taken */
     }
     return status;
 }

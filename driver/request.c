@@ -50,10 +50,10 @@ static __attribute__((noinline, cold)) void error_fill(struct lane *lane, struct
     error->may_have_been_applied = op->maybe_applied;
     error->attempts = op->attempts;
     if (op->first_sent_us != 0) {
-        error->queued_us = (uint32_t)(op->first_sent_us - op->accepted_us);
-        error->in_flight_us = (uint32_t)(op->received_us - op->first_sent_us);
+        error->queued_us = cqr_elapsed_us(op->accepted_us, op->first_sent_us);
+        error->in_flight_us = cqr_elapsed_us(op->first_sent_us, op->received_us);
     } else {
-        error->queued_us = (uint32_t)(op->received_us - op->accepted_us);
+        error->queued_us = cqr_elapsed_us(op->accepted_us, op->received_us);
     }
     if (op->node != NULL || op->conn != NULL)
         snprintf(error->node, sizeof error->node, "%s", node_text(op));

@@ -464,6 +464,7 @@ static cqlring_status session_open(cqlring_cluster *cluster, const cqlring_sessi
     session->fork_generation = cqr_fork_generation();
     cqr_cluster_handle(cluster);
     pthread_mutex_lock(&cluster->lock);
+    session->number = ++cluster->session_count;
     session->next = cluster->sessions;
     session->link = &cluster->sessions;
     if (session->next != NULL)

@@ -77,7 +77,8 @@ struct cqlring_cluster {
     uint32_t node_count, node_capacity;
     struct topology *topology;          /* the newest; never NULL once open */
     struct cqlring_schema *schema_now;  /* the newest; NULL: none was read */
-    struct cqlring_session *sessions;   /* open ones */
+    struct cqlring_session *sessions;   /* open ones, the newest first */
+    uint64_t session_count;             /* opened so far */
     struct prepared_cache prepared;
     struct tablet_cache tablets;        /* what all pools have learned, for those who ask from outside (route_of.c); under the lock */
     struct conn_record *records;        /* open connections, under the lock */
@@ -157,7 +158,7 @@ struct cqlring_session {
     uint32_t fork_generation;
     struct cqlring_cluster *cluster;    /* a reference */
     struct cqlring_session *next, **link;
-    bool held;                          /* mark of cluster_close, under the cluster's lock */
+    uint64_t number;                    /* of the cluster's, rising: the list has the newest first */
     atomic_uint state;
     char keyspace[64];
     struct op_plan defaults_plan;       /* of single requests, from the options */

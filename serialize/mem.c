@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Statistics only: nobody draws a conclusion about other memory from them, so relaxed is enough everywhere. Threads count in
+/* Statistics only: nobody draws a conclusion about other memory from them, so relaxed is enough but where it is said. Threads count in
    lines of their own as far as there are any: one for all would go from processor to processor with every allocation. */
 enum { COUNTS = 32 };
 struct counts {
@@ -145,7 +145,7 @@ void cqr_mem_free(void *memory)
 {
     if (memory == NULL)
         return;
-    atomic_fetch_add_explicit(&counts_here()->freed, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counts_here()->freed, 1, memory_order_release); /* see cqr_mem_live_count */
     if (source.release != NULL)
         source.release(memory, source.context);
     else
@@ -176,8 +176,8 @@ uint64_t cqr_mem_allocation_count(void)
 int64_t cqr_mem_live_count(void)
 {
     int64_t count = 0;
-    for (int i = 0; i < COUNTS; i++) /* freed first: what is freed meanwhile was made before */
-        count -= (int64_t)atomic_load_explicit(&counts[i].freed, memory_order_relaxed);
+    for (int i = 0; i < COUNTS; i++) /* first, acquiring: whatever is seen freed is seen made below, so it is never too few */
+        count -= (int64_t)atomic_load_explicit(&counts[i].freed, memory_order_acquire);
     for (int i = 0; i < COUNTS; i++)
         count += (int64_t)atomic_load_explicit(&counts[i].made, memory_order_relaxed);
     return count;

@@ -15,6 +15,8 @@ struct heap {
     atomic_llong live, ever;
     atomic_llong astray; /* of the test's own thread, given back by another one */
     atomic_bool fails;
+    uint32_t until_close;  /* the test's own thread's: at this allocation the queue is closed, and there is nothing; 0: never */
+    cqlring_queue *queue;
 };
 
 struct head {
@@ -30,6 +32,10 @@ static void *heap_allocate(size_t size, size_t alignment, void *context)
     struct heap *heap = context;
     if (atomic_load(&heap->fails))
         return NULL;
+    if (is_test && heap->until_close > 0 && --heap->until_close == 0) {
+        cqlring_queue_close(heap->queue);
+        return NULL;
+    }
     ck_assert_uint_gt(size, 0);
     ck_assert(alignment >= sizeof(void *) && (alignment & (alignment - 1)) == 0);
     size_t offset = (sizeof(struct head) + alignment - 1) / alignment * alignment;
@@ -188,6 +194,47 @@ START_TEST(what_a_request_needs_is_given_back_by_the_application)
 }
 END_TEST
 
+/* Whatever it answers, it answers of the first request that it did not take. */
+START_TEST(a_queue_that_closes_while_requests_are_made_says_so_of_the_first)
+{
+    enum { COUNT = 100, TOGETHER = 32 };
+    struct flow flow;
+    flow_init(&flow);
+    flow_ok(create_with(&flow, &own, &flow.runtime, NULL));
+    flow_start(&flow);
+    flow_open(&flow);
+    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
+    uint64_t key = 0;
+    cqlring_bytes values[2] = {{&key, 8}, {"xyz", 3}};
+    cqlring_request requests[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        requests[i] = (cqlring_request){.prepared = insert, .values = values, .value_count = 2};
+    for (uint32_t i = 0; i < COUNT; i++) { /* request i has no memory, two allocations each */
+        cqlring_queue_options options = {.struct_size = sizeof options, .session = flow.session};
+        flow_ok(cqlring_queue_open(&options, &heap.queue, NULL));
+        uint32_t accepted = UINT32_MAX;
+        cqlring_error error = {0};
+        is_test = true;
+        heap.until_close = i * 2 + 1;
+        cqlring_status status = cqlring_queue_submit(heap.queue, requests, COUNT, &accepted, &error);
+        is_test = false;
+        ck_assert_int_eq(status, error.status);
+        ck_assert_int_eq(status, accepted == i ? CQLRING_NO_MEMORY : CQLRING_CLOSED);
+        ck_assert_uint_eq(accepted, i / TOGETHER * TOGETHER);
+        cqlring_completion completions[COUNT];
+        for (uint32_t reaped = 0; reaped < accepted;) {
+            uint32_t count = cqlring_queue_reap(heap.queue, completions, COUNT, 1, 20000000, &status);
+            ck_assert_uint_gt(count, 0);
+            cqlring_completions_release(completions, count);
+            reaped += count;
+        }
+        cqlring_queue_release(heap.queue);
+    }
+    cqlring_prepared_release(insert);
+    flow_close(&flow);
+}
+END_TEST
+
 START_TEST(half_an_allocator_is_refused)
 {
     struct flow flow;
@@ -213,6 +260,7 @@ int main(void)
     tcase_add_test(tcase, every_byte_comes_from_the_allocator_and_goes_back_to_it);
     tcase_add_test(tcase, an_allocator_that_has_nothing_is_memory_that_is_out);
     tcase_add_test(tcase, what_a_request_needs_is_given_back_by_the_application);
+    tcase_add_test(tcase, a_queue_that_closes_while_requests_are_made_says_so_of_the_first);
     tcase_add_test(tcase, half_an_allocator_is_refused);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);

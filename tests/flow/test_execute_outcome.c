@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ask.h"
+#include "watch.h"
 
 /* One connection that takes one request at a time, so that a second one waits for it. */
 static void up_narrow(struct flow *flow)
@@ -420,6 +421,28 @@ START_TEST(a_target_is_where_it_goes)
 }
 END_TEST
 
+/* The clock of a turn may have been read before the request came that it serves. */
+START_TEST(how_long_it_waited_is_never_less_than_nothing)
+{
+    enum { ROUNDS = 30, TOGETHER = 100 };
+    struct flow flow;
+    flow_up(&flow);
+    int64_t began_us = watch_now_us();
+    for (int round = 0; round < ROUNDS; round++) {
+        cqlring_future *futures[TOGETHER];
+        for (int i = 0; i < TOGETHER; i++)
+            futures[i] = ask_start(&flow, "SELECT v FROM ks.t WHERE k = 1", NULL);
+        for (int i = 0; i < TOGETHER; i++) {
+            flow_ok(ask_wait(futures[i], NULL));
+            const cqlring_completion *completion = cqlring_future_completion(futures[i]);
+            ck_assert_int_le((int64_t)completion->queued_us + completion->in_flight_us, watch_now_us() - began_us);
+            cqlring_future_release(futures[i]);
+        }
+    }
+    flow_close(&flow);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("execute_outcome");
@@ -439,6 +462,7 @@ int main(void)
     tcase_add_test(tcase, a_draining_close_lets_them_finish);
     tcase_add_test(tcase, a_lost_connection_tells_what_was_sent_and_idempotent_ones_go_elsewhere);
     tcase_add_test(tcase, a_target_is_where_it_goes);
+    tcase_add_test(tcase, how_long_it_waited_is_never_less_than_nothing);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
 }

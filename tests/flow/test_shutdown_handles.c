@@ -327,6 +327,27 @@ static bool has_stored(struct flow *flow, void *count)
     return counters.opcodes[OPCODE_EXECUTE] >= *(uint64_t *)count;
 }
 
+/* A close takes the sessions some at a time; the one that was opened first is the last of them, and may have ended by then. */
+START_TEST(a_session_may_end_by_itself_while_its_cluster_is_closed)
+{
+    enum { SESSIONS = 1500, ROUNDS = 10 };
+    static cqlring_session *more[SESSIONS];
+    for (int round = 0; round < ROUNDS; round++) {
+        struct flow flow;
+        flow_up(&flow);
+        for (int i = 0; i < SESSIONS; i++)
+            flow_ok(cqlring_session_open_sync(flow.cluster, NULL, &more[i], NULL));
+        cqlring_session_release(flow.session);
+        flow_ok(cqlring_runtime_destroy(flow.runtime));
+        for (int i = 0; i < SESSIONS; i++)
+            cqlring_session_release(more[i]);
+        cqlring_cluster_release(flow.cluster);
+        node_cluster_stop(flow.node);
+        ask_nothing_left();
+    }
+}
+END_TEST
+
 START_TEST(the_runtime_may_be_destroyed_while_other_threads_execute)
 {
     for (int round = 0; round < 5; round++) {
@@ -366,6 +387,7 @@ int main(void)
     tcase_add_test(tcase, a_cluster_that_is_never_taken_from_its_future_is_closed);
     tcase_add_test(tcase, on_ready_runs_once_whether_set_before_or_after_the_close);
     tcase_add_test(tcase, handles_outlive_the_runtime_and_answer_closed);
+    tcase_add_test(tcase, a_session_may_end_by_itself_while_its_cluster_is_closed);
     tcase_add_test(tcase, the_runtime_may_be_destroyed_while_other_threads_execute);
     suite_add_tcase(suite, tcase);
     return flow_main(suite);
