@@ -279,7 +279,7 @@ static cqlring_status shaped_make(const cqlring_request *request, const struct s
     assert(!writer.failed && writer.size == shape->values_size);
     body->values = encoded != NULL ? encoded : at;
     body->values_size = writer.size;
-    if (shape->opcode == OPCODE_EXECUTE) {
+    if (request->prepared != NULL) {
         body->version = shape->version;
         body->prepared[body->prepared_count++] = cqr_prepared_retain(request->prepared);
         token_of(body, body->version, shape->cells);

@@ -117,8 +117,8 @@ static void disturbed(int what)
 {
     struct flow flow;
     cluster_up(&flow, 3);
-    flow.options.suspect_after_us = 200000;
-    flow.options.connect_timeout_us = 500000;
+    flow.options.suspect_after_us = 400000;
+    flow.options.connect_timeout_us = 1500000;
     flow_open(&flow);
     await_connections(&flow, 3);
     cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
