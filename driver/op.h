@@ -133,8 +133,10 @@ struct op {
 /* Times are those of threads' turns, each read when the turn began: what came after may seem to have been before. */
 static inline uint32_t cqr_elapsed_us(int64_t from_us, int64_t to_us)
 {
-    int64_t elapsed_us = to_us - from_us;
-    return elapsed_us < 0 ? 0 : elapsed_us > UINT32_MAX ? UINT32_MAX : (uint32_t)elapsed_us;
+    uint64_t elapsed_us = (uint64_t)(to_us - from_us);
+    if (__builtin_expect(elapsed_us >> 32 != 0, 0))
+        return to_us < from_us ? 0 : UINT32_MAX;
+    return (uint32_t)elapsed_us;
 }
 
 #endif
