@@ -157,6 +157,11 @@ static bool prepares_seen_at_0(struct flow *flow, void *count)
     return seen >= *(uint32_t *)count;
 }
 
+static bool has_issued(struct flow *flow, void *until)
+{
+    return flow_stats(flow).requests_issued >= *(uint64_t *)until;
+}
+
 /* Those of a connection that is lost, asked for or not yet, are asked for elsewhere. */
 START_TEST(ps_15_a_connection_lost_meanwhile_costs_no_request)
 {
@@ -176,8 +181,12 @@ START_TEST(ps_15_a_connection_lost_meanwhile_costs_no_request)
     flow_fault(&flow, "late:opcode=PREPARE,node=0,delay_us=20000000");
     cqlring_execution how = {.struct_size = sizeof how, .idempotent = CQLRING_YES, .timeout_us = 60000000};
     cqlring_bytes key = flow_bigint(1);
+    uint64_t issued = flow_stats(&flow).requests_issued + STATEMENTS;
+    node_freeze(flow.node, NODE_ALL, -1); /* all are under way before the first answer: later ones would go to the node that is not late */
     for (int i = 0; i < STATEMENTS; i++)
         futures[i] = ask_start_prepared(&flow, select[i], &key, 1, &how);
+    watch_for(&flow, has_issued, &issued);
+    node_freeze(flow.node, NODE_ALL, 0);
     watch_for(&flow, prepares_seen_at_0, &at_once);
     node_fault_remove(flow.node, 0);
     node_cut(flow.node, 0, 0);
