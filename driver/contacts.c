@@ -61,7 +61,8 @@ static void say_changed(const struct cqlring_cluster *cluster, const struct reso
 static void look_later(struct contacts *contacts)
 {
     const struct cqlring_cluster *cluster = contacts->cluster;
-    if (cluster->resolve_interval_us > 0 && !contacts->stopped && cluster->runtime->threads != CQLRING_THREADS_CALLER && cqr_contacts_have_names(cluster->points, cluster->point_count))
+    if (cluster->resolve_interval_us > 0 && !contacts->stopped && cluster->runtime->threads != CQLRING_THREADS_CALLER &&
+        cqr_contacts_have_names(cluster->points, cluster->point_count))
         cqr_wheel_arm(&contacts->lane->wheel, &contacts->timer, contacts->lane->now_us + cluster->resolve_interval_us);
 }
 

@@ -207,8 +207,7 @@ static void dispose(cqlring_future *future)
     struct runtime_core *runtime = execution->body->session == NULL ? future->runtime : NULL;
     cqr_body_release(execution->body);
     cqr_mem_free(execution);
-    if (runtime != NULL)
-        cqr_runtime_release(runtime);
+    cqr_runtime_release(runtime);
 }
 
 static void cancel_run(struct lane *lane, struct lane_message *message)

@@ -69,8 +69,7 @@ struct execution {
 
 /* From a public request; INVALID, TYPE, TOO_LARGE with a sentence that says what and where. */
 cqlring_status cqr_body_make(const cqlring_request *request, struct request_body **body, cqlring_error *error);
-/* Values already encoded ([short n] and n [value]s). */
-/* The same with values that the application has encoded, in room, which the body has from now on. They are checked as others are. */
+/* The same with values that the application has encoded ([short n] and n [value]s), in room, which the body has from now on. They are checked as others are. */
 cqlring_status cqr_body_make_encoded(const cqlring_request *request, void *room, const uint8_t *values, uint32_t size, struct request_body **body,
                                      cqlring_error *error);
 /* A PREPARE of plan's session, with its payload and time-out. NULL: out of memory. */

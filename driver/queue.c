@@ -120,10 +120,8 @@ static bool charge(struct cqlring_queue *queue, uint32_t size)
 
 void cqr_queues_wake(struct cqlring_session *session)
 {
-    for (struct cqlring_queue *queue = session->queues; queue != NULL; queue = queue->next) {
-        cqr_queue_reaper_wake(queue);
-        cqr_queue_fd_wake(queue);
-    }
+    for (struct cqlring_queue *queue = session->queues; queue != NULL; queue = queue->next)
+        cqr_queue_wake(queue);
 }
 
 static void queue_finished(struct lane *lane, struct execution *execution, struct op *op)
@@ -159,10 +157,8 @@ static void queue_finished(struct lane *lane, struct execution *execution, struc
             cqr_queue_reaper_wake(queue);
         cqr_queue_fd_wake(queue);
     }
-    if (atomic_fetch_sub_explicit(&queue->under_way, 1, memory_order_seq_cst) == 1 && queue_is_closed(queue)) {
-        cqr_queue_reaper_wake(queue);
-        cqr_queue_fd_wake(queue);
-    }
+    if (atomic_fetch_sub_explicit(&queue->under_way, 1, memory_order_seq_cst) == 1 && queue_is_closed(queue))
+        cqr_queue_wake(queue);
     cqlring_queue_release(queue);
 }
 
@@ -219,24 +215,21 @@ static cqlring_status item_make(struct cqlring_queue *queue, struct request_body
     return CQLRING_OK;
 }
 
-/* All or none; together is empty afterwards. */
-static cqlring_status items_post(struct cqlring_queue *queue, struct together *together, const char *call, cqlring_error *error)
+/* All or none. */
+static cqlring_status items_post(struct cqlring_queue *queue, const struct together *together, const char *call, cqlring_error *error)
 {
     uint32_t count = together->count;
     if (count == 0)
         return CQLRING_OK;
     struct queue_item *newest = together->newest, *oldest = together->oldest;
-    *together = (struct together){.count = 0};
     atomic_fetch_add_explicit(&queue->references, count, memory_order_relaxed);
     /* seq_cst, as the close's store: either it is seen here, or a reaper that has seen it sees these under way too */
     atomic_fetch_add_explicit(&queue->under_way, count, memory_order_seq_cst);
     if (!queue_is_closed(queue) && cqr_lane_post_all(queue->lane, &newest->execution.message, &oldest->execution.message))
         return CQLRING_OK;
     atomic_fetch_sub_explicit(&queue->under_way, count, memory_order_seq_cst);
-    if (queue_is_over(queue)) {
-        cqr_queue_reaper_wake(queue);
-        cqr_queue_fd_wake(queue);
-    }
+    if (queue_is_over(queue))
+        cqr_queue_wake(queue);
     oldest->execution.message.item.next = NULL; /* what the inbox held before it was closed may stand there */
     for (struct inbox_item *item = &newest->execution.message.item, *older; item != NULL; item = older) {
         struct execution *execution = (struct execution *)(void *)item;

@@ -83,8 +83,9 @@ static inline bool queue_is_over(struct cqlring_queue *queue)
            (queue_is_closed(queue) && atomic_load_explicit(&queue->under_way, memory_order_seq_cst) == 0);
 }
 
-/* Any thread: whoever waits for completions, asleep or by the descriptor. */
+/* Any thread: whoever waits for completions, asleep, or by the descriptor; and both. */
 void cqr_queue_reaper_wake(struct cqlring_queue *queue);
 void cqr_queue_fd_wake(struct cqlring_queue *queue);
+void cqr_queue_wake(struct cqlring_queue *queue);
 
 #endif

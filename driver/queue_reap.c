@@ -23,6 +23,12 @@ void cqr_queue_fd_wake(struct cqlring_queue *queue)
         cqr_wake_signal(atomic_load_explicit(&queue->fd, memory_order_acquire));
 }
 
+void cqr_queue_wake(struct cqlring_queue *queue)
+{
+    cqr_queue_reaper_wake(queue);
+    cqr_queue_fd_wake(queue);
+}
+
 /* ---- reap ---- */
 
 static uint32_t take(struct cqlring_queue *queue, cqlring_completion *completions, uint32_t capacity)
@@ -203,10 +209,8 @@ static void end(struct cqlring_queue *queue, unsigned state)
     }
     if (was < state && state == QUEUE_ABANDONED)
         cancel_post(queue, 0, true);
-    if (queue_is_over(queue)) {
-        cqr_queue_reaper_wake(queue);
-        cqr_queue_fd_wake(queue);
-    }
+    if (queue_is_over(queue))
+        cqr_queue_wake(queue);
 }
 
 void cqlring_queue_abandon(cqlring_queue *queue)
