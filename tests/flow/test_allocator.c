@@ -95,6 +95,28 @@ static bool all_that_lives_is_its(struct flow *flow, void *context)
     return atomic_load(&its->live) == cqr_mem_live_count();
 }
 
+/* On the test's own heap, with a statement and requests of it; the key and the values are everybody's. */
+static cqlring_prepared *up(struct flow *flow, cqlring_request *requests, uint32_t count)
+{
+    static const cqlring_bytes values[2] = {{"\0\0\0\0\0\0\0\1", 8}, {"xyz", 3}};
+    flow_init(flow);
+    flow_ok(create_with(flow, &own, &flow->runtime, NULL));
+    flow_start(flow);
+    flow_open(flow);
+    cqlring_prepared *insert = flow_prepare(flow, FLOW_INSERT);
+    for (uint32_t i = 0; i < count; i++)
+        requests[i] = (cqlring_request){.session = flow->session, .prepared = insert, .values = values, .value_count = 2};
+    return insert;
+}
+
+static cqlring_queue *open_queue(const struct flow *flow, uint32_t capacity)
+{
+    cqlring_queue_options options = {.struct_size = sizeof options, .session = flow->session, .capacity = capacity};
+    cqlring_queue *queue = NULL;
+    flow_ok(cqlring_queue_open(&options, &queue, NULL));
+    return queue;
+}
+
 START_TEST(every_byte_comes_from_the_allocator_and_goes_back_to_it)
 {
     struct flow flow;
@@ -158,21 +180,11 @@ START_TEST(what_a_request_needs_is_given_back_by_the_application)
 {
     enum { ROUNDS = 40, TOGETHER = 64 };
     struct flow flow;
-    flow_init(&flow);
-    flow_ok(create_with(&flow, &own, &flow.runtime, NULL));
-    flow_start(&flow);
-    flow_open(&flow);
-    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
-    uint64_t key = 0;
-    cqlring_bytes values[2] = {{&key, 8}, {"xyz", 3}};
     cqlring_request requests[TOGETHER];
-    for (int i = 0; i < TOGETHER; i++)
-        requests[i] = (cqlring_request){.session = flow.session, .prepared = insert, .values = values, .value_count = 2};
+    cqlring_prepared *insert = up(&flow, requests, TOGETHER);
     is_test = true;
 
-    cqlring_queue_options queue_options = {.struct_size = sizeof queue_options, .session = flow.session, .capacity = TOGETHER};
-    cqlring_queue *queue = NULL;
-    flow_ok(cqlring_queue_open(&queue_options, &queue, NULL));
+    cqlring_queue *queue = open_queue(&flow, TOGETHER);
     long long ever = atomic_load(&heap.ever), astray = atomic_load(&heap.astray);
     for (int round = 0; round < ROUNDS; round++) {
         cqlring_completion completions[TOGETHER];
@@ -207,19 +219,10 @@ START_TEST(a_queue_that_closes_while_requests_are_made_says_so_of_the_first)
 {
     enum { COUNT = 100, TOGETHER = 32 };
     struct flow flow;
-    flow_init(&flow);
-    flow_ok(create_with(&flow, &own, &flow.runtime, NULL));
-    flow_start(&flow);
-    flow_open(&flow);
-    cqlring_prepared *insert = flow_prepare(&flow, FLOW_INSERT);
-    uint64_t key = 0;
-    cqlring_bytes values[2] = {{&key, 8}, {"xyz", 3}};
     cqlring_request requests[COUNT];
-    for (int i = 0; i < COUNT; i++)
-        requests[i] = (cqlring_request){.prepared = insert, .values = values, .value_count = 2};
+    cqlring_prepared *insert = up(&flow, requests, COUNT);
     for (uint32_t i = 0; i < COUNT; i++) { /* request i has no memory, two allocations each */
-        cqlring_queue_options options = {.struct_size = sizeof options, .session = flow.session};
-        flow_ok(cqlring_queue_open(&options, &heap.queue, NULL));
+        heap.queue = open_queue(&flow, 0);
         uint32_t accepted = UINT32_MAX;
         cqlring_error error = {0};
         is_test = true;

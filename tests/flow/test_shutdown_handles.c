@@ -292,6 +292,27 @@ START_TEST(handles_outlive_the_runtime_and_answer_closed)
 }
 END_TEST
 
+/* A close takes the sessions some at a time; the one that was opened first is the last of them, and may have ended by then. */
+START_TEST(a_session_may_end_by_itself_while_its_cluster_is_closed)
+{
+    enum { SESSIONS = 1500, ROUNDS = 10 };
+    static cqlring_session *more[SESSIONS];
+    for (int round = 0; round < ROUNDS; round++) {
+        struct flow flow;
+        flow_up(&flow);
+        for (int i = 0; i < SESSIONS; i++)
+            flow_ok(cqlring_session_open_sync(flow.cluster, NULL, &more[i], NULL));
+        cqlring_session_release(flow.session);
+        flow_ok(cqlring_runtime_destroy(flow.runtime));
+        for (int i = 0; i < SESSIONS; i++)
+            cqlring_session_release(more[i]);
+        cqlring_cluster_release(flow.cluster);
+        node_cluster_stop(flow.node);
+        ask_nothing_left();
+    }
+}
+END_TEST
+
 /* ---- a destroy while others are at it ---- */
 
 struct worker {
@@ -326,27 +347,6 @@ static bool has_stored(struct flow *flow, void *count)
     node_counters(flow->node, NODE_ALL, &counters);
     return counters.opcodes[OPCODE_EXECUTE] >= *(uint64_t *)count;
 }
-
-/* A close takes the sessions some at a time; the one that was opened first is the last of them, and may have ended by then. */
-START_TEST(a_session_may_end_by_itself_while_its_cluster_is_closed)
-{
-    enum { SESSIONS = 1500, ROUNDS = 10 };
-    static cqlring_session *more[SESSIONS];
-    for (int round = 0; round < ROUNDS; round++) {
-        struct flow flow;
-        flow_up(&flow);
-        for (int i = 0; i < SESSIONS; i++)
-            flow_ok(cqlring_session_open_sync(flow.cluster, NULL, &more[i], NULL));
-        cqlring_session_release(flow.session);
-        flow_ok(cqlring_runtime_destroy(flow.runtime));
-        for (int i = 0; i < SESSIONS; i++)
-            cqlring_session_release(more[i]);
-        cqlring_cluster_release(flow.cluster);
-        node_cluster_stop(flow.node);
-        ask_nothing_left();
-    }
-}
-END_TEST
 
 START_TEST(the_runtime_may_be_destroyed_while_other_threads_execute)
 {

@@ -346,6 +346,12 @@ static void put_tokens(struct out *out, const struct node_member *member)
     node_out_printf(out, "}");
 }
 
+/* Where it says clients reach it that know it by this address. */
+static const char *client_address(const struct node_engine *engine, const char *address)
+{
+    return engine->options->rpc_unspecified ? "0.0.0.0" : address;
+}
+
 /* The schema that it says it has. */
 static void put_schema_version(struct out *out, const struct node_engine *engine,
                                const struct node_member *member)
@@ -377,7 +383,7 @@ static void write_local(struct node_engine *engine, uint32_t node, int64_t now_u
     node_put_quoted(&out, slice_text(member->rack));
     node_out_printf(&out, ", ");
     node_put_quoted(&out, slice_text(engine->options->release_version));
-    node_out_printf(&out, ", '%s', %u, ", engine->options->rpc_unspecified ? "0.0.0.0" : member->address, member->port);
+    node_out_printf(&out, ", '%s', %u, ", client_address(engine, member->address), member->port);
     put_schema_version(&out, engine, member);
     node_out_printf(&out, ", ");
     put_tokens(&out, member);
@@ -391,7 +397,7 @@ static void write_peer(struct node_engine *engine, uint32_t viewer, uint32_t nod
                        const char *address, bool v2, int64_t now_us)
 {
     const struct node_member *member = &engine->members[node];
-    const char *told = engine->options->rpc_unspecified ? "0.0.0.0" : address;
+    const char *told = client_address(engine, address);
     struct out out = {0};
     if (v2)
         node_out_printf(
